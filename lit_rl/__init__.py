@@ -1,0 +1,49 @@
+"""Reinforcement learning that works the way PyTorch Lightning users already work."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from lit_rl.algorithms.base import Algorithm
+    from lit_rl.cli import train
+    from lit_rl.datamodule import ExperienceDataModule
+    from lit_rl.envs.spaces import Spaces
+    from lit_rl.lit_policy import LitPolicy
+    from lit_rl.policies.base import Policy
+    from lit_rl.serving import load_policy
+
+_HOMES = {
+    "Algorithm": "algorithms.base",
+    "ExperienceDataModule": "datamodule",
+    "LitPolicy": "lit_policy",
+    "Policy": "policies.base",
+    "Spaces": "envs.spaces",
+    "load_policy": "serving",
+    "train": "cli",
+}
+
+__all__ = [
+    "Algorithm",
+    "ExperienceDataModule",
+    "LitPolicy",
+    "Policy",
+    "Spaces",
+    "__version__",
+    "load_policy",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use, so that importing the package is free."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

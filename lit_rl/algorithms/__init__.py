@@ -1,0 +1,48 @@
+"""The algorithms, one file each, found by name or by import path."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import TYPE_CHECKING
+
+from lit_rl.errors import UsageError
+
+if TYPE_CHECKING:
+    from lit_rl.algorithms.base import Algorithm
+
+MODULES = {"DQN": "dqn"}
+
+
+def find_algorithm(name: str) -> type[Algorithm]:
+    """The algorithm of this name, or a user's own by import path (``my_pkg.algos:MyDQN``).
+
+    Raises:
+        UsageError: there is none; the message lists the nearest names.
+    """
+    from lit_rl.algorithms.base import Algorithm
+
+    if name.upper() in MODULES:
+        module = importlib.import_module(f"lit_rl.algorithms.{MODULES[name.upper()]}")
+        found: object = getattr(module, name.upper())
+    elif ":" in name:
+        path, _, attribute = name.partition(":")
+        try:
+            found = getattr(importlib.import_module(path), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise UsageError(f"--algo {name} cannot be imported: {error}") from None
+    else:
+        near = difflib.get_close_matches(name.upper(), MODULES, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(f"--algo {name} is unknown; {hint}known: {', '.join(MODULES)}, or your own as module:Class")
+    if not (isinstance(found, type) and issubclass(found, Algorithm)):
+        raise UsageError(f"--algo {name} is no lit_rl.Algorithm")
+    return found
+
+
+def algorithm_name(algorithm: type[Algorithm]) -> str:
+    """The name that :func:`find_algorithm` finds this class by."""
+    known = MODULES.get(algorithm.__name__)
+    if known and algorithm.__module__ == f"lit_rl.algorithms.{known}":
+        return algorithm.__name__
+    return f"{algorithm.__module__}:{algorithm.__qualname__}"

@@ -1,0 +1,129 @@
+"""The interface of all algorithms: what they own, what they ask for, how they learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from lit_rl.data.config import at_least
+from lit_rl.data.plans import Plan
+from lit_rl.envs.spaces import Spaces
+from lit_rl.errors import UsageError
+from lit_rl.functional.schedules import Schedule, check_schedule, value_at
+from lit_rl.policies.base import Policy
+
+
+class Progress(NamedTuple):
+    """How far the run is when an update begins."""
+
+    updates: int  # gradient steps made in this stage
+    env_steps: int  # on the x-axis
+
+
+class Loss(NamedTuple):
+    """What a loss function returns: the scalar to descend, scalars to log, and tensors that the update needs."""
+
+    value: Tensor
+    metrics: dict[str, Tensor]
+    aux: Any = None
+
+
+class Updated(NamedTuple):
+    """What an update returns: scalars to log, and TD errors (B,) for prioritized replay."""
+
+    metrics: dict[str, Tensor]
+    td_error: Tensor | None = None
+
+
+class Optimize(Protocol):
+    """One gradient step on the parameters of ``group``, and on no others."""
+
+    def __call__(self, group: str, loss_fn: Callable[..., Loss], *tensors: Any) -> tuple[dict[str, Tensor], Any]:
+        """Descend ``loss_fn(*tensors)``; its metrics and aux, detached."""
+
+
+@dataclass
+class AlgorithmConfig:
+    """Settings that every algorithm has."""
+
+    gamma: float = 0.99
+    """Discount factor per env step, in [0, 1]."""
+    lr: Schedule = 5e-4
+    """Learning rate: a number, or [[env_step, value], ...] with straight lines between."""
+    adam_eps: float = 1e-8
+    """Adam's epsilon."""
+    gradient_clip_val: float | None = 40.0
+    """Largest norm (or value) of a gradient; null for none."""
+    gradient_clip_algorithm: Literal["norm", "value"] = "norm"
+    """What gradient_clip_val limits."""
+    steps_per_iteration: int = 256
+    """Env steps of one iteration (what Lightning calls a batch), over all envs and ranks."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gamma <= 1:
+            raise UsageError(f"--gamma {self.gamma} is out of range: it must lie between 0 and 1")
+        self.check_schedules(lr=(0.0, float("inf")))
+        at_least("adam_eps", self.adam_eps, 0)
+        at_least("steps_per_iteration", self.steps_per_iteration, 1)
+        if self.gradient_clip_val is not None and not self.gradient_clip_val > 0:
+            raise UsageError(
+                f"--gradient_clip_val {self.gradient_clip_val} is out of range: it must be above 0, or null"
+            )
+
+    def check_schedules(self, **ranges: tuple[float, float]) -> None:
+        """Refuse malformed schedules and values outside their range, by name."""
+        for name, (low, high) in ranges.items():
+            schedule = getattr(self, name)
+            try:
+                check_schedule(name, schedule)
+            except ValueError as error:
+                raise UsageError(str(error)) from None
+            values = [value for _, value in schedule] if isinstance(schedule, list) else [schedule]
+            if not all(low <= value <= high for value in values):
+                raise UsageError(f"--{name} {schedule} is out of range: it must lie between {low:g} and {high:g}")
+
+
+class Algorithm(nn.Module):
+    """Owns a policy, what learning it needs (targets, critics), and the maths of its update.
+
+    It knows no Lightning and no environment. Weights change in place and are never replaced.
+    """
+
+    Config: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
+
+    def __init__(self, spaces: Spaces, config: AlgorithmConfig, policy: Policy) -> None:
+        super().__init__()
+        self.spaces = spaces
+        self.config: Any = config
+        self.policy = policy
+
+    @property
+    def plan(self) -> Plan:
+        """The experience this algorithm learns from."""
+        raise NotImplementedError
+
+    def groups(self) -> dict[str, list[nn.Parameter]]:
+        """Parameters by the name of the group that a gradient step moves."""
+        raise NotImplementedError
+
+    def update(self, batch: Any, optimize: Optimize, progress: Progress) -> Updated:
+        """One update on one minibatch."""
+        raise NotImplementedError
+
+    def start_from_policy(self) -> None:
+        """Called when the policy's weights came from elsewhere: bring what is derived from them in line."""
+
+    def learning_rates(self, env_steps: int) -> dict[str, float]:
+        """The learning rate of each group at this point of the x-axis."""
+        lr = value_at(self.config.lr, env_steps)
+        return dict.fromkeys(self.groups(), lr)
+
+    def make_optimizer(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """The optimizer over one flat parameter per group."""
+        rates = self.learning_rates(0)
+        settings = [group | {"lr": rates[group["name"]]} for group in groups]
+        return torch.optim.Adam(settings, eps=self.config.adam_eps, fused=True)

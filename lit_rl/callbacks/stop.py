@@ -1,0 +1,48 @@
+"""Ending a stage as soon as the policy is good enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+
+from lit_rl.errors import UsageError
+
+
+class StopAtReturn(Callback):
+    """Ends the fit after the evaluation in which ``monitor`` reaches ``value``: at least it, or at most with mode "min".
+
+    ``reached`` says whether it did; it is saved, so that a stage that has ended this way stays ended when resumed,
+    unless it is resumed with a value that was not reached. Raises UsageError when the metric is not there.
+    """
+
+    def __init__(self, monitor: str, value: float, mode: str = "max") -> None:
+        if mode not in ("max", "min"):
+            raise UsageError(f"the mode of {monitor} is {mode!r}: use max or min")
+        self.monitor, self.value, self.mode = monitor, value, mode
+        self.score: float | None = None  # the score that ended the fit
+
+    @property
+    def reached(self) -> bool:
+        return self.score is not None and self.is_enough(self.score)
+
+    def is_enough(self, score: float) -> bool:
+        """Whether a score of ``monitor`` meets the value; NaN never does."""
+        return score >= self.value if self.mode == "max" else score <= self.value
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"score": self.score}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.score = state_dict["score"]
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.sanity_checking or trainer.state.fn != "fit":
+            return
+        if self.monitor not in trainer.callback_metrics:
+            raise UsageError(f"{self.monitor} is not logged; there are {', '.join(sorted(trainer.callback_metrics))}")
+        score = float(trainer.callback_metrics[self.monitor])
+        if self.is_enough(score):
+            self.score = score
+            trainer.should_stop = True

@@ -1,0 +1,209 @@
+"""Files of a run: written whole or not at all, and read without unpickling anything.
+
+A file is written beside its target as ``<name>.<pid>.tmp``, synced and renamed over it, so the target is always the old
+file or the new one: after a kill, on a full disk, after a power cut. What a killed process leaves half-written is never
+read, and goes with the next write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+import torch
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+from lit_rl.errors import UsageError
+
+BEST = "best.ckpt"
+LAST = "last.ckpt"
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """How Lightning keeps checkpoints, with ``pl.Trainer(plugins=[AtomicCheckpointIO()])``: whole, free of objects."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Write ``checkpoint`` to ``path``.
+
+        Raises UsageError, and leaves the old file as it was, when that fails or when the file could not be read back.
+        """
+        if storage_options is not None:
+            raise TypeError(f"{type(self).__name__} takes no storage_options: it writes local files")
+        with _replacing(Path(path)) as file:
+            sink = _Sink(file)
+            torch.save(checkpoint, cast(IO[bytes], sink))
+            if sink.error is not None:
+                raise sink.error
+            file.flush()
+            if unreadable := _needs(file.name):
+                raise UsageError(
+                    f"cannot write {path}: {', '.join(unreadable)} in it could not be read back (only tensors and "
+                    "plain Python can); change the state_dict() or the hyperparameters that hold it"
+                )
+
+    def load_checkpoint(
+        self,
+        path: str | Path,
+        map_location: Callable[..., Any] | None = lambda storage, location: storage,
+        weights_only: bool | None = None,
+    ) -> dict[str, Any]:
+        """Read any Lightning checkpoint, always as if ``weights_only``; raises UsageError when that is impossible."""
+        return _read(Path(path), map_location)
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """Read one of lit_rl's checkpoints onto the CPU; a folder stands for its ``best.ckpt``.
+
+    Raises UsageError with path and reason: missing, cut, no checkpoint, needs unpickling, or not written by lit_rl.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = _best_of(path)
+    checkpoint = _read(path, "cpu")
+    hyper_parameters = checkpoint.get("hyper_parameters")
+    if not isinstance(hyper_parameters, dict) or not isinstance(hyper_parameters.get("lit_rl"), dict):
+        raise UsageError(f"{path} is a checkpoint, but not one of lit_rl's: it does not say which algorithm it holds")
+    return checkpoint
+
+
+def write_atomic(path: str | Path, content: str | bytes) -> None:
+    """Write a file (text as UTF-8); when that fails, raises UsageError and the old file is as it was."""
+    with _replacing(Path(path)) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def copy_atomic(source: str | Path, target: str | Path) -> None:
+    """Copy a file; when that fails, raises UsageError and an old target is as it was."""
+    try:
+        original = open(source, "rb")
+    except OSError as error:
+        raise UsageError(f"cannot read {source}: {error.strerror or error}") from error
+    with original, _replacing(Path(target)) as file:
+        shutil.copyfileobj(original, file, 1 << 20)
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of ``path`` when the block ends well and is gone when it does not."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path.parent)
+        with open(temporary, "wb", buffering=1 << 20) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            kept = "; the file that was there is untouched" if path.exists() else ""
+            reason = f"{path.parent} is a file" if isinstance(error, FileExistsError) else error.strerror or error
+            raise UsageError(f"cannot write {path}: {reason}{kept}") from error
+        raise
+    # The rename itself must outlive a power cut. Some network file systems refuse to sync a folder; the file is whole
+    # there all the same.
+    with contextlib.suppress(OSError):
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Delete what writers that were killed left half-written in ``folder``."""
+    for file in folder.glob("*.tmp"):
+        if (match := re.search(r"\.(\d+)\.tmp$", file.name)) and not _is_alive(int(match[1])):
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+class _Sink:
+    """Where ``torch.save`` writes to. Keeps the first OSError for its owner: torch hides it in a RuntimeError."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.error: OSError | None = None
+
+    def write(self, data: bytes | memoryview) -> int:
+        if self.error is None:
+            try:
+                self.file.write(data)
+            except OSError as error:
+                self.error = error
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing: the owner flushes and sees the error."""
+
+
+def _best_of(folder: Path) -> Path:
+    best = folder / BEST
+    if best.is_file():
+        return best
+    others = sorted(str(file.relative_to(folder)) for file in folder.glob("**/*.ckpt"))
+    found = f"it holds {', '.join(others[:5])}: name one of them" if others else "it holds no checkpoint at all"
+    raise UsageError(f"{folder} has no {BEST}; {found}")
+
+
+def _read(path: Path, map_location: Any) -> dict[str, Any]:
+    """The one call of torch.load."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(4)
+    except FileNotFoundError:
+        raise UsageError(f"there is no checkpoint {path}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    # Only torch's zip format: the older ones are one long pickle.
+    if not _is_zip(path):
+        size = path.stat().st_size
+        cut = b"PK\x03\x04".startswith(start)
+        raise UsageError(f"{path} is cut off after {size} bytes" if cut else f"{path} is not a checkpoint")
+    try:
+        checkpoint = torch.load(path, map_location=map_location, weights_only=True)
+    except Exception as error:
+        if classes := _needs(path):
+            raise UsageError(
+                f"{path} needs {', '.join(classes)} to be unpickled, which can run any code: "
+                "only tensors and plain Python are read"
+            ) from error
+        # Damaged and foreign archives fail in many ways; to the reader they are all the same.
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UsageError(f"{path} is damaged or not a checkpoint: {reason[:200]}") from error
+    if not isinstance(checkpoint, dict):
+        raise UsageError(f"{path} is not a checkpoint: it holds a {type(checkpoint).__name__}")
+    return checkpoint
+
+
+def _is_zip(path: Path) -> bool:
+    try:
+        return zipfile.is_zipfile(path)
+    except zipfile.BadZipFile:
+        return False
+
+
+def _needs(path: Path | str) -> list[str]:
+    """Names of what unpickling ``path`` would import beyond tensors and plain Python; imports nothing."""
+    try:
+        return sorted(torch.serialization.get_unsafe_globals_in_checkpoint(path))
+    except Exception:
+        return []

@@ -1,0 +1,1 @@
+"""Experience: what algorithms ask for (plans), how it is collected, kept and handed out, and how policies are evaluated."""

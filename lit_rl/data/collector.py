@@ -1,0 +1,253 @@
+"""Collecting: a policy acts in a vector of environments, one block of whole vector steps at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+from torch import Tensor
+
+from lit_rl.data.transitions import Episode, Steps
+from lit_rl.envs.spaces import Spaces, storage
+from lit_rl.errors import NumericsError
+from lit_rl.functional.tree import Tree, tree_leaves, tree_map
+from lit_rl.policies.base import Policy
+
+
+class _Block:
+    """Preallocated room for up to T vector steps, seen by environments as numpy and by policies as tensors."""
+
+    def __init__(self, capacity: int, envs: int, observation: gym.Space[Any]) -> None:
+        self.capacity = capacity
+        self.obs: Tree = tree_map(lambda x: np.zeros((capacity + 1, envs, *x.shape), x.dtype), storage(observation))
+        self.obs_tensors: Tree = tree_map(torch.from_numpy, self.obs)
+        self.obs_rows: list[Tree] = [tree_map(lambda x, t=t: x[t], self.obs_tensors) for t in range(capacity + 1)]
+        self.reward = np.zeros((capacity, envs), np.float32)
+        self.terminated = np.zeros((capacity, envs), bool)
+        self.truncated = np.zeros((capacity, envs), bool)
+        self.valid = np.ones((capacity, envs), bool)
+        self.action: Tensor | None = None
+
+    def set_obs(self, t: int, obs: Tree) -> None:
+        if isinstance(self.obs, np.ndarray):
+            self.obs[t] = obs
+        else:
+            tree_map(lambda room, x: room.__setitem__(t, x), self.obs, obs)
+
+
+class Collector:
+    """Drives a Gymnasium vector env with a policy.
+
+    Args:
+        envs: the environments, resetting themselves in the same or in the next step.
+        spaces: the spaces of one environment.
+        seeds: from the number of a restart, the reset seed of each env.
+        generator: the source of exploration noise; checkpointed with the collector.
+        vector_step: env steps that one vector step makes over all ranks (the number of envs on one rank).
+    """
+
+    def __init__(
+        self,
+        envs: gym.vector.VectorEnv,
+        spaces: Spaces,
+        seeds: Callable[[int], list[int]],
+        generator: torch.Generator,
+        vector_step: int,
+    ) -> None:
+        self.envs, self.spaces, self.seeds, self.generator = envs, spaces, seeds, generator
+        self.num_envs: int = envs.num_envs
+        self.vector_step = vector_step
+        self.env_steps = 0  # made by this collector
+        self.episodes: list[Episode] = []  # finished since they were last taken
+        self.finished = 0
+        self._next_step = envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
+        self._surplus = 0
+        self._blocks: dict[int, _Block] = {}
+        self._obs: Tree = None  # the current observations; None before the first reset
+        self._resetting = np.zeros(self.num_envs, bool)
+        self._return = np.zeros(self.num_envs)
+        self._length = np.zeros(self.num_envs, np.int64)
+        self._state: Tree = None
+
+    def restart(self, number: int) -> None:
+        """Begin fresh episodes in all envs, seeded by ``number``; episodes under way are dropped, not counted."""
+        self._obs, _ = self.envs.reset(seed=self.seeds(number))
+        self._resetting[:] = False
+        self._return[:] = 0.0
+        self._length[:] = 0
+        self._state = None
+
+    @torch.no_grad()
+    def collect(self, n: int, policy: Policy, env_steps: int, random: bool = False) -> Steps:
+        """Make ``n`` env steps, in whole vector steps; what is made too much is owed to the next call (which may make none).
+
+        Args:
+            n: env steps of this collector.
+            policy: acts, exploring.
+            env_steps: where the run stands on the x-axis, for schedules.
+            random: act at random instead, whatever the policy.
+
+        Raises:
+            NumericsError: an observation or a reward is NaN or infinite.
+            EnvError: an environment raised.
+        """
+        if self._obs is None:
+            self.restart(self.env_steps)
+        wanted = n - self._surplus
+        block = self._block(max(0, -(-wanted // self.num_envs)) * (2 if self._next_step else 1) + int(self._next_step))
+        block.set_obs(0, self._obs)
+        device = next(policy.parameters()).device
+        noise = policy.noise(block.capacity, self.num_envs, self.generator, env_steps, self.vector_step).to(device)
+        state = self._state if self._state is not None else policy.initial_state(self.num_envs)
+        final_index: list[tuple[int, int]] = []
+        final_obs: list[Tree] = []
+        made = t = 0
+        while made < wanted:
+            obs = block.obs_rows[t]
+            if device.type != "cpu":
+                obs = tree_map(lambda x: x.to(device), obs)
+            if random:
+                action = policy.random(obs, noise[t])
+            else:
+                action, state = policy.act(obs, noise[t], state)
+            next_obs, reward, terminated, truncated, info = self.envs.step(policy.env_action(action))
+            if block.action is None:
+                block.action = torch.zeros((block.capacity, *action.shape), dtype=action.dtype)
+            block.action[t] = action
+            block.set_obs(t + 1, next_obs)
+            block.reward[t] = reward
+            block.terminated[t] = terminated
+            block.truncated[t] = truncated
+            ended = terminated | truncated
+            self._return += reward
+            self._length += 1
+            if self._next_step:
+                block.valid[t] = ~self._resetting
+                self._return[self._resetting] = 0.0
+                self._length[self._resetting] = 0
+                made += self.num_envs - int(self._resetting.sum())
+                fresh, self._resetting = self._resetting, ended.copy()
+            else:
+                made += self.num_envs
+                fresh = ended
+            if ended.any():
+                self._finish(t, ended, info, final_index, final_obs)
+            if state is not None and fresh.any():
+                state = _reset_state(state, policy.initial_state(self.num_envs), fresh)
+            t += 1
+        self._obs = tree_map(lambda x: x[t].copy(), block.obs)
+        self._state = state
+        self._surplus += made - n
+        self.env_steps += made
+        steps = _steps(block, t, final_index, final_obs)
+        _check_finite(steps)
+        return steps
+
+    def _finish(
+        self, t: int, ended: np.ndarray, info: dict[str, Any], final_index: list[tuple[int, int]], final_obs: list[Tree]
+    ) -> None:
+        """Note the episodes that ended at step ``t``, and their true last observations where the envs have reset already."""
+        for n in np.flatnonzero(ended):
+            self.finished += 1
+            success = reported_success(info, int(n))
+            self.episodes.append(Episode(self.finished - 1, float(self._return[n]), int(self._length[n]), success))
+            if not self._next_step:
+                final_index.append((t, int(n)))
+                final_obs.append(info["final_obs"][n])
+                self._return[n] = 0.0
+                self._length[n] = 0
+
+    def take_episodes(self) -> list[Episode]:
+        """The episodes finished since the last call."""
+        taken, self.episodes = self.episodes, []
+        return taken
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counters and randomness; the environments themselves cannot be saved, so a resumed run begins fresh episodes."""
+        return {
+            "env_steps": self.env_steps,
+            "finished": self.finished,
+            "surplus": self._surplus,
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.env_steps = state["env_steps"]
+        self.finished = state["finished"]
+        self._surplus = state["surplus"]
+        self.generator.set_state(state["generator"])
+        self._obs = None
+
+    def close(self) -> None:
+        """End the environments."""
+        self.envs.close()
+
+    def _block(self, capacity: int) -> _Block:
+        block = self._blocks.get(capacity)
+        if block is None:
+            block = self._blocks[capacity] = _Block(capacity, self.num_envs, self.spaces.observation)
+        return block
+
+
+def reported_success(info: dict[str, Any], n: int) -> float | None:
+    """Whether env ``n`` says that its episode succeeded (``is_success`` or ``success`` in its info), or None."""
+    info = info.get("final_info", info)
+    for key in ("is_success", "success"):
+        if key in info and info["_" + key][n]:
+            return float(info[key][n])
+    return None
+
+
+def _reset_state(state: Tree, initial: Tree, fresh: np.ndarray) -> Tree:
+    rows = torch.from_numpy(fresh)
+
+    def reset(now: Tensor, first: Tensor) -> Tensor:
+        where = rows.to(now.device).view(-1, *[1] * (now.ndim - 1))
+        return torch.where(where, first, now)
+
+    return tree_map(reset, state, initial)
+
+
+def _steps(block: _Block, t: int, final_index: list[tuple[int, int]], final_obs: list[Tree]) -> Steps:
+    """The first ``t`` vector steps of a block as tensors that share its memory until the next collect."""
+
+    def stack(room: np.ndarray, *leaves: Any) -> Tensor:
+        stacked = np.stack(leaves) if leaves else np.zeros((0, *room.shape[2:]), room.dtype)
+        return torch.from_numpy(stacked.astype(room.dtype, copy=False))
+
+    action = block.action if block.action is not None else torch.zeros(0)
+    return Steps(
+        obs=tree_map(lambda x: x[: t + 1], block.obs_tensors),
+        action=action[:t],
+        reward=torch.from_numpy(block.reward[:t]),
+        terminated=torch.from_numpy(block.terminated[:t]),
+        truncated=torch.from_numpy(block.truncated[:t]),
+        valid=torch.from_numpy(block.valid[:t]),
+        final_index=torch.tensor(final_index, dtype=torch.int64).view(-1, 2),
+        final_obs=tree_map(stack, block.obs, *final_obs),
+    )
+
+
+def _check_finite(steps: Steps) -> None:
+    """Refuse NaN and infinity in what environments returned, naming the env and the step within the block."""
+    if not torch.isfinite(steps.reward.sum()):
+        t, n = torch.nonzero(~torch.isfinite(steps.reward))[0].tolist()
+        raise NumericsError(f"env {n} returned the reward {steps.reward[t, n].item()} at step {t} of this collect")
+    for leaf, final in zip(tree_leaves(steps.obs), tree_leaves(steps.final_obs), strict=True):
+        if leaf.is_floating_point() and not torch.isfinite(leaf.sum() + final.sum()):
+            bad = torch.nonzero(~torch.isfinite(leaf.flatten(2).sum(-1)))
+            if len(bad):
+                t, n = bad[0].tolist()
+                raise NumericsError(
+                    f"env {n} returned an observation with NaN or infinity before step {t} of this collect"
+                )
+            bad = torch.nonzero(~torch.isfinite(final.flatten(1).sum(-1)))
+            if len(bad):
+                t, n = steps.final_index[bad[0, 0]].tolist()
+                raise NumericsError(
+                    f"env {n} returned a last observation with NaN or infinity at step {t} of this collect"
+                )

@@ -1,0 +1,63 @@
+"""Settings of collecting and evaluating."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from lit_rl.errors import UsageError
+
+
+def at_least(name: str, value: float, low: float) -> None:
+    """Refuse a number below ``low`` (or NaN) by name."""
+    if not value >= low or math.isinf(value):
+        raise UsageError(f"--{name} {value} is out of range: it must be at least {low:g}")
+
+
+@dataclass
+class DataConfig:
+    """data"""
+
+    step_per_epoch: int = 10_000
+    """Env steps of an epoch, over all envs and ranks; each epoch ends with one evaluation."""
+    checkpoint_every: int = 1
+    """Epochs between two full checkpoints (last.ckpt, replay buffer included)."""
+
+    def __post_init__(self) -> None:
+        at_least("step_per_epoch", self.step_per_epoch, 1)
+        at_least("checkpoint_every", self.checkpoint_every, 1)
+
+
+@dataclass
+class EvalConfig:
+    """evaluation"""
+
+    episode_per_test: int = 30
+    """Episodes of one evaluation; their seeds are fixed, so every evaluation plays the same episodes."""
+    num_test_envs: int = 10
+    """Vectorised environments that play evaluation and test episodes; changes the speed, never a result."""
+    test_episodes: int = 100
+    """Episodes of the final test, on seeds that no evaluation uses."""
+    monitor: str | None = None
+    """Metric that picks the best checkpoint and stops early: Eval/return (default) or any logged name; stage 2 reads Step2Eval/ for Eval/."""
+    monitor_mode: Literal["auto", "max", "min"] = "auto"
+    """Whether more or less of the monitored metric is better; auto knows which."""
+    patience: int | None = None
+    """Evaluations without a better score that end stage 1; by default it runs to its limit."""
+    stop_return: float | None = None
+    """End a stage as soon as an evaluation's mean return reaches this."""
+    average_weights: float | None = None
+    """Evaluate, keep and test a running average of stage 1's weights with this decay per update, in (0, 1)."""
+
+    def __post_init__(self) -> None:
+        for name in ("episode_per_test", "num_test_envs", "test_episodes"):
+            at_least(name, getattr(self, name), 1)
+        if self.patience is not None:
+            at_least("patience", self.patience, 1)
+        if self.stop_return is not None and not math.isfinite(self.stop_return):
+            raise UsageError(f"--stop_return {self.stop_return} must be a finite number")
+        if self.average_weights is not None and not 0 < self.average_weights < 1:
+            raise UsageError(
+                f"--average_weights {self.average_weights} is out of range: it must lie between 0 and 1, or be null"
+            )

@@ -1,0 +1,144 @@
+"""Evaluation without bias: a fixed set of whole episodes, chosen by their seeds before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from lit_rl.data.collector import reported_success
+from lit_rl.data.transitions import Episode
+from lit_rl.envs.spaces import Spaces, Stored, storage
+from lit_rl.errors import NumericsError
+from lit_rl.functional.tree import Tree, tree_leaves, tree_map
+from lit_rl.policies.base import Policy
+
+WIDTH = 32  # observations per forward pass: a fixed one, since the last bits of a product depend on its shape
+
+
+STATISTICS = ("return", "return_std", "return_min", "return_max", "length", "episodes", "success")
+
+
+class EpisodeStatistics(Metric):
+    """Mean, spread and range of returns, mean length, and the rate of success where every episode reports it.
+
+    Episodes are put in order before anything is summed, so that ranks change no digit.
+    """
+
+    full_state_update = False
+    rows: list[Tensor]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("rows", [], dist_reduce_fx="cat")
+
+    def update(self, episode: Episode) -> None:
+        """Count an episode.
+
+        Raises:
+            NumericsError: its return is NaN or infinite.
+        """
+        if not np.isfinite(episode.return_):
+            raise NumericsError(f"evaluation episode {episode.number} has the return {episode.return_}")
+        success = torch.nan if episode.success is None else episode.success
+        row = [episode.number, episode.return_, episode.length, success]
+        self.rows.append(torch.tensor([row], dtype=torch.float64, device=self.device))
+
+    def compute(self) -> dict[str, float]:
+        """The statistics by name; ``return_std`` is that of the population, ``success`` is left out unless all report it."""
+        rows = torch.cat(self.rows) if isinstance(self.rows, list) else self.rows
+        rows = rows.cpu()[rows[:, 0].cpu().argsort()]
+        returns, length, success = rows[:, 1], rows[:, 2], rows[:, 3]
+        statistics = {
+            "return": float(returns.mean()),
+            "return_std": float(returns.std(correction=0)),
+            "return_min": float(returns.min()),
+            "return_max": float(returns.max()),
+            "length": float(length.mean()),
+            "episodes": float(len(rows)),
+        }
+        if not success.isnan().any():
+            statistics["success"] = float(success.mean())
+        return statistics
+
+
+def act_greedily(policy: Policy, obs: Tree, state: Tree) -> tuple[np.ndarray, Tree]:
+    """Environment actions for N observations, in forward passes of a fixed width; and the policy's next state."""
+    first = next(policy.parameters())
+    count = len(tree_leaves(obs)[0])
+
+    def rows(x: Any, start: int) -> Tensor:
+        part = torch.as_tensor(x[start : start + WIDTH]).to(first.device)
+        padding = WIDTH - len(part)
+        return torch.cat([part, part[-1:].expand(padding, *part.shape[1:])]) if padding else part
+
+    actions, states = [], []
+    for start in range(0, count, WIDTH):
+        used = min(WIDTH, count - start)
+        part = None if state is None else tree_map(lambda x, s=start: rows(x, s), state)
+        acted = policy.act(tree_map(lambda x, s=start: rows(x, s), obs), None, part)
+        actions.append(policy.env_action(acted.action[:used]))
+        states.append(None if acted.state is None else tree_map(lambda x, u=used: x[:u], acted.state))
+    joined = None if state is None else tree_map(lambda *parts: torch.cat(parts), *states)
+    return np.concatenate(actions), joined
+
+
+def _cast(kind: Stored, x: Any) -> np.ndarray:
+    return np.asarray(x).astype(kind.dtype, copy=False)
+
+
+@torch.inference_mode()
+def play_episodes(
+    policy: Policy, envs: gym.vector.VectorEnv, spaces: Spaces, seeds: Sequence[tuple[int, int]]
+) -> Iterator[Episode]:
+    """Play one greedy episode for each (number, reset seed), in envs that do not reset themselves; yielded in that order.
+
+    Which episodes are played is fixed before the first step, and whoever stops early has the first ones, so short
+    episodes are never over-represented; the envs' number changes the speed only.
+    """
+    policy.eval()
+    n = envs.num_envs
+    waiting = list(seeds)
+    order = iter([i for i, _ in seeds])
+    due = next(order, None)
+    finished: dict[int, Episode] = {}
+    number = [-1] * n
+    kinds = storage(spaces.observation)
+    reset_seeds: list[int] = [0] * n
+    for i in range(n):
+        if waiting:
+            number[i], reset_seeds[i] = waiting.pop(0)
+    obs, _ = envs.reset(seed=list(reset_seeds), options={"reset_mask": np.ones(n, bool)})
+    returns, lengths = np.zeros(n), np.zeros(n, np.int64)
+    initial = policy.initial_state(n)
+    state = initial
+    while max(number) >= 0:
+        action, state = act_greedily(policy, tree_map(_cast, kinds, obs), state)
+        obs, reward, terminated, truncated, info = envs.step(action)
+        returns += reward
+        lengths += 1
+        ended = terminated | truncated
+        if not ended.any():
+            continue
+        for i in np.flatnonzero(ended):
+            if number[i] >= 0:
+                success = reported_success(info, int(i))
+                finished[number[i]] = Episode(number[i], float(returns[i]), int(lengths[i]), success)
+            number[i] = -1
+            if waiting:
+                number[i], reset_seeds[i] = waiting.pop(0)
+        while due in finished:
+            yield finished.pop(due)
+            due = next(order, None)
+        returns[ended], lengths[ended] = 0.0, 0
+        obs, _ = envs.reset(seed=list(reset_seeds), options={"reset_mask": ended.copy()})
+        if state is not None:
+            fresh = torch.from_numpy(ended)
+            state = tree_map(
+                lambda now, first: torch.where(fresh.view(-1, *[1] * (now.ndim - 1)), first, now), state, initial
+            )

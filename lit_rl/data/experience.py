@@ -1,0 +1,46 @@
+"""The interface between data and learning: sources make experience, an iteration at a time, when it is pulled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from lit_rl.data.collector import Collector
+from lit_rl.policies.base import Policy
+
+
+class Experience(Protocol):
+    """One iteration: pulling its next minibatch first collects what that minibatch needs.
+
+    Not iterable itself: Lightning drains what it can iterate when it guesses a batch size.
+    """
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps collected so far in the run, over all envs and ranks."""
+
+    def minibatches(self) -> Iterator[Any]:
+        """The minibatches of this iteration, one per update, each a NamedTuple of tensors."""
+
+    def feedback(self, td_error: Tensor | None) -> None:
+        """Hand back the TD errors (B,) of the minibatch just learned from."""
+
+
+class Source(Protocol):
+    """Collects and keeps experience by a plan."""
+
+    env_steps: int
+    collector: Collector
+
+    def experience(self, policy: Policy) -> Experience:
+        """The next iteration."""
+
+    def adopt(self, other: Source) -> bool:
+        """Take over what another source has kept, where it fits; whether it did."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next iteration depends on, the collector included."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...

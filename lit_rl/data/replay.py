@@ -1,0 +1,293 @@
+"""Experience replay: a ring of time-ordered rows per env, and transitions sampled from it.
+
+Every row holds what was seen and done at one time. The row after it holds what was seen next: the next step's row, or,
+where the episode ended, a row with the final observation that is no transition itself. So an observation is stored once,
+and the next observation of row i is always that of row i + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lit_rl.data.collector import Collector
+from lit_rl.data.experience import Source
+from lit_rl.data.plans import ReplayPlan
+from lit_rl.data.transitions import Steps, Transitions
+from lit_rl.errors import UsageError
+from lit_rl.functional.tree import Tree, tree_map
+from lit_rl.policies.base import Policy
+
+
+class ReplayBuffer:
+    """The newest ``capacity`` rows of N envs; oldest first out. Rows count final observations too, one per episode.
+
+    Args:
+        capacity: rows over all envs.
+        num_envs: N; each env has its own ring of ``capacity // N`` rows.
+
+    Raises:
+        UsageError: the capacity leaves an env fewer than three rows.
+    """
+
+    def __init__(self, capacity: int, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self.rows = capacity // num_envs
+        if self.rows < 3:
+            raise UsageError(
+                f"--buffer_size {capacity} is too small for {num_envs} envs: it must be at least {3 * num_envs}"
+            )
+        self.head = torch.zeros(num_envs, dtype=torch.int64)  # where the current observation of each env stands
+        self.filled = 0  # rows in use, of the env that uses the most
+        self.is_transition = torch.zeros(num_envs * self.rows, dtype=torch.bool)
+        self.ended = torch.zeros(num_envs * self.rows, dtype=torch.bool)
+        self.terminated = torch.zeros(num_envs * self.rows, dtype=torch.bool)
+        self.reward = torch.zeros(num_envs * self.rows)
+        self.obs: Tree = None  # made when the first rows show their shapes
+        self.action: Tensor = torch.zeros(0)
+
+    def __len__(self) -> int:
+        """Transitions that can be sampled."""
+        return int(self.is_transition.sum())
+
+    def add(self, steps: Steps) -> None:
+        """Keep T vector steps of N envs, each row in its own env's ring."""
+        length = steps.reward.shape[0]
+        if length == 0:
+            return
+        if self.obs is None:
+            self._allocate(steps.obs, steps.action)
+        ended = (steps.terminated | steps.truncated) & steps.valid
+        inserted = torch.zeros(length, self.num_envs, dtype=torch.int64)  # rows for final observations
+        t, n = steps.final_index.unbind(1)
+        inserted[t, n] = 1
+        before = inserted.cumsum(0) - inserted
+        first = max(
+            0, length + int(inserted.sum(0).max()) + 1 - self.rows
+        )  # a block larger than the ring: its end only
+        age = torch.arange(length)[:, None] + before
+        at = (self.head + age) % self.rows + torch.arange(self.num_envs) * self.rows
+        rows = at[first:].reshape(-1)
+        tree_map(lambda room, x: room.__setitem__(rows, x[first:length].flatten(0, 1)), self.obs, steps.obs)
+        self.action[rows] = steps.action[first:].flatten(0, 1)
+        self.reward[rows] = steps.reward[first:].reshape(-1)
+        self.terminated[rows] = steps.terminated[first:].reshape(-1)
+        self.ended[rows] = ended[first:].reshape(-1)
+        self.is_transition[rows] = steps.valid[first:].reshape(-1)
+        keep = t >= first
+        final = self._after(at[t[keep], n[keep]])
+        tree_map(lambda room, x: room.__setitem__(final, x[keep]), self.obs, steps.final_obs)
+        self.is_transition[final] = False
+        total = length + inserted.sum(0)
+        self.head = (self.head + total) % self.rows
+        now = self.head + torch.arange(self.num_envs) * self.rows
+        tree_map(lambda room, x: room.__setitem__(now, x[length]), self.obs, steps.obs)
+        self.is_transition[now] = False
+        self.filled = min(self.rows, self.filled + int(total.max()))
+
+    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Rows (n,) of transitions, uniform over all that are kept."""
+        rows = self._candidates(n, generator)
+        bad = torch.nonzero(~self.is_transition[rows]).squeeze(1)
+        while len(bad):
+            rows[bad] = self._candidates(len(bad), generator)
+            bad = bad[~self.is_transition[rows[bad]]]
+        return rows
+
+    def _candidates(self, n: int, generator: torch.Generator) -> Tensor:
+        drawn = torch.randint(self.num_envs * self.filled, (n,), generator=generator)
+        return drawn if self.filled == self.rows else drawn // self.filled * self.rows + drawn % self.filled
+
+    def gather(self, rows: Tensor, n_step: int, gamma: float) -> Transitions:
+        """The transitions that begin at rows (B,), over up to ``n_step`` steps of their own episode."""
+        reward = self.reward[rows].clone()
+        last = rows
+        discount = torch.full_like(reward, gamma)
+        for _ in range(n_step - 1):
+            following = self._after(last)
+            goes_on = self.is_transition[following] & ~self.ended[last]
+            reward += torch.where(goes_on, discount * self.reward[following], 0.0)
+            discount = torch.where(goes_on, discount * gamma, discount)
+            last = torch.where(goes_on, following, last)
+        after = self._after(last)
+        return Transitions(
+            obs=tree_map(lambda x: x[rows], self.obs),
+            action=self.action[rows],
+            reward=reward,
+            discount=discount.masked_fill_(self.terminated[last], 0.0),
+            next_obs=tree_map(lambda x: x[after], self.obs),
+            weight=torch.ones_like(reward),
+        )
+
+    def cut(self) -> None:
+        """End all episodes under way as truncated: what is added next begins new ones."""
+        if self.obs is None:
+            return
+        base = torch.arange(self.num_envs) * self.rows
+        newest = (self.head - 1) % self.rows + base
+        followed = self.is_transition[newest]  # by the current observation, which stays as its next one
+        self.ended[newest] |= followed
+        self.head = (self.head + followed) % self.rows
+        self.is_transition[self.head + base] = False
+        self.filled = min(self.rows, self.filled + int(followed.any()))
+
+    def _after(self, rows: Tensor) -> Tensor:
+        """The row that follows each row in its env's ring."""
+        following = rows + 1
+        return torch.where(following % self.rows == 0, following - self.rows, following)
+
+    def _allocate(self, obs: Tree, action: Tensor) -> None:
+        def room(x: Tensor) -> Tensor:
+            return torch.zeros(self.num_envs * self.rows, *x.shape[2:], dtype=x.dtype)
+
+        self.obs, self.action = tree_map(room, obs), room(action)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The filled part of the ring, as tensors."""
+        used = min(self.filled + 1, self.rows)
+
+        def part(x: Tensor) -> Tensor:
+            return x.view(self.num_envs, self.rows, *x.shape[1:])[:, :used].clone()
+
+        fields = {
+            "is_transition": self.is_transition,
+            "ended": self.ended,
+            "terminated": self.terminated,
+            "reward": self.reward,
+        }
+        state: dict[str, Any] = {
+            "head": self.head.clone(),
+            "filled": self.filled,
+            "rows": self.rows,
+            "num_envs": self.num_envs,
+        }
+        state |= {name: part(x) for name, x in fields.items()}
+        if self.obs is not None:
+            state |= {"obs": tree_map(part, self.obs), "action": part(self.action)}
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved ring.
+
+        Raises:
+            UsageError: the ring had another size or number of envs.
+        """
+        if (state["rows"], state["num_envs"]) != (self.rows, self.num_envs):
+            raise UsageError(
+                f"the checkpoint's replay buffer holds {state['rows']} rows for each of {state['num_envs']} envs, "
+                f"this run's {self.rows} for {self.num_envs}: keep --buffer_size and --num_envs"
+            )
+        self.head, self.filled = state["head"].clone(), state["filled"]
+        if "obs" in state:
+            self._allocate(state["obs"], state["action"])
+
+        def restore(room: Tensor, saved: Tensor) -> None:
+            room.view(self.num_envs, self.rows, *room.shape[1:])[:, : saved.shape[1]] = saved
+
+        for name in ("is_transition", "ended", "terminated", "reward"):
+            restore(getattr(self, name), state[name])
+        if self.obs is not None:
+            tree_map(restore, self.obs, state["obs"])
+            restore(self.action, state["action"])
+
+
+class ReplaySource:
+    """Collects into a replay buffer and samples from it, by a :class:`ReplayPlan`."""
+
+    def __init__(self, plan: ReplayPlan, collector: Collector, seed: int, world_size: int) -> None:
+        self.plan, self.collector, self.world_size = plan, collector, world_size
+        self.env_steps = 0
+        self.buffer = ReplayBuffer(plan.buffer_size // world_size, collector.num_envs)
+        self.generator = torch.Generator().manual_seed(seed)
+        self._stage_start = 0  # env steps before this source began
+        self._due = 0.0  # updates earned and not made
+
+    def experience(self, policy: Policy) -> ReplayExperience:
+        return ReplayExperience(self, policy)
+
+    def collect(self, policy: Policy) -> None:
+        """Collect ``collect_per_step`` env steps over all ranks into the buffer."""
+        random = self.env_steps - self._stage_start < self.plan.random_steps
+        before, after = self.env_steps, self.env_steps + self.plan.collect_per_step
+        share = -(-after // self.world_size) - -(-before // self.world_size)  # of this rank
+        self.buffer.add(self.collector.collect(share, policy, before, random))
+        self.env_steps = after
+
+    def updates_due(self) -> int:
+        """Whole updates that the last collect has earned; none before ``learning_starts``."""
+        if self.env_steps - self._stage_start < self.plan.learning_starts:
+            return 0
+        self._due += self.plan.collect_per_step * self.plan.update_per_step
+        whole = int(self._due + 1e-9)
+        self._due -= whole
+        return whole
+
+    def sample(self, updates: int) -> list[Transitions]:
+        """Minibatches for this many updates, drawn at once."""
+        rows = self.buffer.draw(updates * self.plan.batch_size, self.generator)
+        whole = self.buffer.gather(rows, self.plan.n_step, self.plan.gamma)
+        size = self.plan.batch_size
+        parts = [tree_map(lambda x, i=i: x[i * size : (i + 1) * size], tuple(whole)) for i in range(updates)]
+        return [Transitions(*part) for part in parts]
+
+    def adopt(self, other: Source) -> bool:
+        """Go on along the x-axis from another source, with its buffer where that is of the same kind and size."""
+        self.env_steps = self._stage_start = other.env_steps
+        if isinstance(other, ReplaySource) and _alike(self.buffer, other.buffer):
+            self.buffer, self._stage_start = other.buffer, 0
+            return True
+        return False
+
+    def cut(self) -> None:
+        """End the episodes under way as truncated."""
+        self.buffer.cut()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "env_steps": self.env_steps,
+            "stage_start": self._stage_start,
+            "due": self._due,
+            "buffer": self.buffer.state_dict(),
+            "generator": self.generator.get_state(),
+            "collector": self.collector.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.env_steps, self._stage_start, self._due = state["env_steps"], state["stage_start"], state["due"]
+        self.buffer.load_state_dict(state["buffer"])
+        self.generator.set_state(state["generator"])
+        self.collector.load_state_dict(state["collector"])
+        self.cut()  # the collector begins fresh episodes
+
+
+def _alike(one: ReplayBuffer, other: ReplayBuffer) -> bool:
+    return (one.rows, one.num_envs) == (other.rows, other.num_envs)
+
+
+class ReplayExperience:
+    """One iteration of collecting and sampling in turn."""
+
+    def __init__(self, source: ReplaySource, policy: Policy) -> None:
+        self._source, self._policy = source, policy
+
+    @property
+    def env_steps(self) -> int:
+        return self._source.env_steps
+
+    def minibatches(self) -> Iterator[Transitions]:
+        plan, source = self._source.plan, self._source
+        device = next(self._policy.parameters()).device
+        for _ in range(plan.steps_per_iteration // plan.collect_per_step):
+            source.collect(self._policy)
+            updates = source.updates_due()
+            if updates:
+                for batch in source.sample(updates):
+                    yield (
+                        batch if device.type == "cpu" else Transitions(*tree_map(lambda x: x.to(device), tuple(batch)))
+                    )
+
+    def feedback(self, td_error: Tensor | None) -> None:
+        """Uniform replay has no use for TD errors."""

@@ -1,0 +1,53 @@
+"""The typed records that travel from environments to losses.
+
+Shapes: T vector steps, N envs, B minibatch, K finished episodes. Observations are trees (nested dicts and tuples) of tensors.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from lit_rl.functional.tree import Tree
+
+
+class Steps(NamedTuple):
+    """T vector steps of N envs, in time order.
+
+    ``obs[t + 1]`` is what the policy sees next; where an episode ended at ``t`` and its env was reset in the same step,
+    the true next observation is in ``final_obs`` instead. Rows with ``valid`` false are resets, not transitions.
+    """
+
+    obs: Tree  # (T + 1, N, ...)
+    action: Tensor  # (T, N, ...), in the policy's own units
+    reward: Tensor  # (T, N) float32
+    terminated: Tensor  # (T, N) bool
+    truncated: Tensor  # (T, N) bool
+    valid: Tensor  # (T, N) bool
+    final_index: Tensor  # (K, 2) int64: (t, n) of each final observation
+    final_obs: Tree  # (K, ...)
+
+
+class Transitions(NamedTuple):
+    """A minibatch for learning from replay; ``target = reward + discount * value(next_obs)``.
+
+    ``reward`` is the discounted sum over n steps (fewer where the episode or the data ends) and ``discount`` is gamma^n,
+    0 only where the episode terminated.
+    """
+
+    obs: Tree  # (B, ...)
+    action: Tensor  # (B, ...)
+    reward: Tensor  # (B,) float32
+    discount: Tensor  # (B,) float32
+    next_obs: Tree  # (B, ...)
+    weight: Tensor  # (B,) float32: importance weights, 1 under uniform replay
+
+
+class Episode(NamedTuple):
+    """A finished episode: its raw, undiscounted return, its env steps, and success where the env reports it."""
+
+    number: int
+    return_: float
+    length: int
+    success: float | None

@@ -1,0 +1,201 @@
+"""The LightningDataModule: environments, collector and buffer for training, fixed episodes for evaluation and test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import gymnasium as gym
+import pytorch_lightning as pl
+import torch
+
+from lit_rl.data.collector import Collector
+from lit_rl.data.config import DataConfig, EvalConfig
+from lit_rl.data.evaluation import play_episodes
+from lit_rl.data.experience import Experience, Source
+from lit_rl.data.plans import Plan
+from lit_rl.data.transitions import Episode
+from lit_rl.envs.config import EnvConfig
+from lit_rl.envs.seeds import env_seed
+from lit_rl.envs.spaces import Spaces
+from lit_rl.envs.vector import make_vector_env, probe
+from lit_rl.errors import UsageError
+from lit_rl.policies.base import Policy
+
+
+class ExperienceDataModule(pl.LightningDataModule):
+    """Collects experience for the LitPolicy that is being fitted, and plays the episodes that score it.
+
+    Args:
+        env: an environment id, an import path, or a function that makes the environment.
+        env_config: keyword arguments of the environment.
+        num_envs: training environments on each rank.
+        vector_env: how they are stepped: one after the other, in processes, or by the env's own vector version.
+        step_per_epoch: env steps of an epoch, over all envs and ranks.
+        episode_per_test: episodes of one evaluation.
+        num_test_envs: environments that play them.
+        test_episodes: episodes of ``trainer.test``.
+        seed: of environments, exploration and sampling; ranks and purposes draw from it without overlap.
+
+    Raises:
+        UsageError: an unknown or unusable environment, or a number out of range.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., gym.Env[Any, Any]] = "CartPole-v1",
+        env_config: dict[str, Any] | None = None,
+        num_envs: int = 1,
+        vector_env: Literal["sync", "async", "native"] = "sync",
+        step_per_epoch: int = 10_000,
+        episode_per_test: int = 30,
+        num_test_envs: int = 10,
+        test_episodes: int = 100,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        name = env if isinstance(env, str) else "a function"
+        EnvConfig(name, env_config or {}, num_envs, vector_env)  # the border where numbers are checked
+        DataConfig(step_per_epoch)
+        EvalConfig(episode_per_test, num_test_envs, test_episodes)
+        self.env, self.env_config = env, env_config or {}
+        self.num_envs, self.vector_env, self.step_per_epoch = num_envs, vector_env, step_per_epoch
+        self.episode_per_test, self.num_test_envs, self.test_episodes = episode_per_test, num_test_envs, test_episodes
+        self.seed = seed
+        self.spaces: Spaces = probe(env, self.env_config)
+        self.source: Source | None = None
+        self._plan: Plan | None = None
+        self._test_envs: gym.vector.VectorEnv | None = None
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps collected so far, over all envs and ranks; they count on through both stages."""
+        return 0 if self.source is None else self.source.env_steps
+
+    @property
+    def _lit_policy(self) -> Any:
+        """The LitPolicy under the trainer, or a wrapped one."""
+        assert self.trainer is not None
+        return self.trainer.lightning_module
+
+    def setup(self, stage: str) -> None:
+        """Make the source that the fitted algorithm's plan asks for; a buffer of the same kind is kept from the last fit.
+
+        Raises:
+            UsageError: the spaces differ from the policy's, or no iteration fits an epoch.
+        """
+        algorithm: Any = self._lit_policy.algorithm
+        if algorithm.spaces != self.spaces:
+            raise UsageError(f"the policy was built for other spaces than those of {self.env}")
+        if stage == "fit":
+            plan = algorithm.plan
+            if self.source is None or plan != self._plan:
+                self._plan, self.source = plan, self._make_source(plan)
+
+    def _make_source(self, plan: Plan) -> Source:
+        trainer = self.trainer
+        assert trainer is not None
+        world, rank = trainer.world_size, trainer.global_rank
+        plan = plan.fit(self.step_per_epoch, self.num_envs * world)
+        self._iterations = self.step_per_epoch // plan.steps_per_iteration
+        collector = self._make_collector(rank, world) if self.source is None else self.source.collector
+        source = plan.make_source(collector, env_seed(self.seed, "train", 1, rank), world)
+        if self.source is not None:
+            source.adopt(self.source)
+        return source
+
+    def _make_collector(self, rank: int, world: int) -> Collector:
+        envs = make_vector_env(
+            self.env,
+            self.env_config,
+            self.num_envs,
+            self.vector_env,
+            autoreset="same_step",
+            first_index=rank * self.num_envs,
+        )
+
+        def seeds(restart: int) -> list[int]:
+            return [env_seed(self.seed, "train", 0, restart, rank * self.num_envs + i) for i in range(self.num_envs)]
+
+        generator = torch.Generator().manual_seed(env_seed(self.seed, "train", 2, rank))
+        return Collector(envs, self.spaces, seeds, generator, self.num_envs * world)
+
+    def train_dataloader(self) -> ExperienceLoader:
+        assert self.source is not None
+        return ExperienceLoader(self._iterations, self._next_experience)
+
+    def _next_experience(self) -> Experience:
+        assert self.source is not None
+        return self.source.experience(self._lit_policy.policy)
+
+    def val_dataloader(self) -> EpisodeLoader:
+        return self._episodes("eval", self.episode_per_test)
+
+    def test_dataloader(self) -> EpisodeLoader:
+        return self._episodes("test", self.test_episodes)
+
+    def _episodes(self, domain: Literal["eval", "test"], count: int) -> EpisodeLoader:
+        """This rank's share of a fixed set of episodes, split by their index."""
+        trainer = self.trainer
+        assert trainer is not None
+        share = range(trainer.global_rank, count, trainer.world_size)
+        seeds = [(i, env_seed(self.seed, domain, i)) for i in share]
+        return EpisodeLoader(len(seeds), lambda: self._play(self._lit_policy.best_policy, seeds))
+
+    def _play(self, policy: Policy, seeds: list[tuple[int, int]]) -> Iterator[Episode]:
+        if self._test_envs is None:
+            count = min(self.num_test_envs, max(self.episode_per_test, self.test_episodes))
+            how = "sync" if self.vector_env == "native" else self.vector_env
+            self._test_envs = make_vector_env(self.env, self.env_config, count, how, autoreset="disabled")
+        return play_episodes(policy, self._test_envs, self.spaces, seeds)
+
+    def take_episodes(self) -> list[Episode]:
+        """The training episodes finished since the last call."""
+        return [] if self.source is None else self.source.collector.take_episodes()
+
+    def experience_state(self) -> dict[str, Any] | None:
+        """What an exact continuation needs of collector and buffer."""
+        return None if self.source is None else self.source.state_dict()
+
+    def load_experience_state(self, state: dict[str, Any] | None) -> None:
+        if state is not None and self.source is not None:
+            self.source.load_state_dict(state)
+
+    def close(self) -> None:
+        """End all environments; a later fit makes new ones."""
+        if self.source is not None:
+            self.source.collector.close()
+            self.source = self._plan = None
+        if self._test_envs is not None:
+            self._test_envs.close()
+            self._test_envs = None
+
+
+class ExperienceLoader:
+    """An epoch of iterations, made when they are asked for.
+
+    It has a length, without which Lightning fetches one ahead and every update would be a policy behind.
+    """
+
+    def __init__(self, iterations: int, make: Callable[[], Experience]) -> None:
+        self._iterations, self._make = iterations, make
+
+    def __len__(self) -> int:
+        return self._iterations
+
+    def __iter__(self) -> Iterator[Experience]:
+        for _ in range(self._iterations):
+            yield self._make()
+
+
+class EpisodeLoader:
+    """A fixed set of episodes, played when it is iterated."""
+
+    def __init__(self, episodes: int, play: Callable[[], Iterator[Episode]]) -> None:
+        self._episodes, self._play = episodes, play
+
+    def __len__(self) -> int:
+        return self._episodes
+
+    def __iter__(self) -> Iterator[Episode]:
+        return self._play()

@@ -1,0 +1,38 @@
+"""The settings that say which environment is learned in, and how many copies of it run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from lit_rl.errors import UsageError
+
+VectorEnvKind = Literal["sync", "async", "native"]
+
+
+@dataclass
+class EnvConfig:
+    """Which environment to learn in. Raises UsageError for values that cannot be meant."""
+
+    env: str = "CartPole-v1"
+    """Environment id (module:Env-v0 included), or the import path of an env class or factory (pkg.mod:Name)."""
+
+    env_config: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the environment, such as '{"max_episode_steps": 200}'."""
+
+    num_envs: int = 1
+    """Environments that learn side by side, per device (at least 1)."""
+
+    vector_env: VectorEnvKind = "sync"
+    """sync: all envs in this process; async: a process per env; native: the environment's own vectorised version."""
+
+    def __post_init__(self) -> None:
+        # A class or factory is welcome from Python; on the command line it is its import path.
+        if not callable(self.env) and not (isinstance(self.env, str) and self.env.strip()):
+            raise UsageError(f"env is {self.env!r}; give an environment id such as CartPole-v1 or an import path")
+        if not isinstance(self.env_config, dict) or not all(isinstance(key, str) for key in self.env_config):
+            raise UsageError(f"env_config is {self.env_config!r}; give keyword arguments such as {{'gravity': 9.8}}")
+        if isinstance(self.num_envs, bool) or not isinstance(self.num_envs, int) or self.num_envs < 1:
+            raise UsageError(f"num_envs is {self.num_envs!r}; give a whole number of at least 1")
+        if self.vector_env not in get_args(VectorEnvKind):
+            raise UsageError(f"vector_env is {self.vector_env!r}; choose sync, async or native")

@@ -1,0 +1,13 @@
+"""The errors that people see: one line that says what was given, what is allowed and what to type."""
+
+
+class UsageError(ValueError):
+    """A setting, file or space that cannot be used; the command line prints it as one line and exits with 2."""
+
+
+class EnvError(RuntimeError):
+    """An environment raised or broke Gymnasium's rules; the message names the env, its step and the cause."""
+
+
+class NumericsError(RuntimeError):
+    """A NaN or infinite observation, reward, loss or gradient; the message names the tensor and where it was seen."""

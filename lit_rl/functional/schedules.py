@@ -1,0 +1,59 @@
+"""Schedules: a constant, or `[[env_steps, value], ...]` read as a line through the points, flat before and after."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lit_rl.errors import UsageError
+
+Schedule = float | list[list[float]]
+
+
+def check_schedule(name: str, schedule: Schedule) -> None:
+    """Raise UsageError (a ValueError) that names `name` unless `schedule` can be read by `value_at`.
+
+    Allowed: one finite number, or `[[env_steps, value], ...]` with env steps >= 0 and strictly rising, all finite.
+    """
+    if _is_number(schedule):
+        return
+    allowed = "a finite number, or [[env_steps, value], ...] with env_steps >= 0 and rising"
+    pairs = isinstance(schedule, (list, tuple)) and all(
+        isinstance(point, (list, tuple)) and len(point) == 2 and all(map(_is_number, point)) for point in schedule
+    )
+    if not pairs or not schedule:
+        raise UsageError(f"{name} is {schedule!r}; it must be {allowed}")
+    steps = _points(schedule)[0]
+    if steps[0] < 0 or any(later <= earlier for earlier, later in pairwise(steps)):
+        raise UsageError(f"{name} has its points at the env steps {steps}; it must be {allowed}")
+
+
+def value_at(schedule: Schedule, env_steps: int) -> float:
+    """The value after `env_steps` environment steps."""
+    if isinstance(schedule, (int, float)):
+        return float(schedule)
+    return float(np.interp(env_steps, *_points(schedule)))
+
+
+def values_at(schedule: Schedule, env_steps: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """The values after each of `env_steps` (any shape), in that shape."""
+    if isinstance(schedule, (int, float)):
+        return np.full(env_steps.shape, schedule, dtype=np.float64)
+    return np.asarray(np.interp(env_steps, *_points(schedule)), dtype=np.float64)
+
+
+def final_value(schedule: Schedule) -> float:
+    """The value at which the schedule stays after its last point."""
+    return float(schedule if isinstance(schedule, (int, float)) else schedule[-1][1])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _points(schedule: Any) -> tuple[list[float], list[float]]:
+    return [point[0] for point in schedule], [point[1] for point in schedule]

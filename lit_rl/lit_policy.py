@@ -1,0 +1,281 @@
+"""The LightningModule: it loops over minibatches, counts updates, scores episodes, and leaves the rest to its parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.trainer.states import TrainerFn
+from torch import Tensor
+
+from lit_rl import __version__
+from lit_rl.algorithms import algorithm_name, find_algorithm
+from lit_rl.algorithms.base import Algorithm, Progress, Updated
+from lit_rl.data.evaluation import EpisodeStatistics
+from lit_rl.data.experience import Experience
+from lit_rl.data.transitions import Episode
+from lit_rl.datamodule import ExperienceDataModule
+from lit_rl.envs.spaces import Spaces
+from lit_rl.errors import NumericsError, UsageError
+from lit_rl.optimize import GradientStep, WeightAverage
+from lit_rl.policies.base import Policy
+
+PREFIXES = {1: "Eval", 2: "Step2Eval"}
+
+
+class LitPolicy(pl.LightningModule):
+    """A policy under training, for any ``pl.Trainer``.
+
+    Args:
+        algo: an algorithm's name, class, or import path (``my_pkg.algos:MyDQN``).
+        spaces: the spaces of the environment (``datamodule.spaces``).
+        stage: 1 logs ``Eval/*``, 2 logs ``Step2Eval/*``.
+        average_weights: decay per update, in (0, 1), of a running average of the policy's weights; evaluation and
+            :func:`lit_rl.load_policy` then use the average, while collecting and learning go on with the raw weights.
+        max_updates: end the fit, with an evaluation, after exactly this many updates.
+        max_env_steps: end the fit, with an evaluation, at the end of the iteration that reaches this many env steps.
+        config: settings of the algorithm by name.
+
+    Raises:
+        UsageError: an unknown algorithm or setting, or spaces that the algorithm cannot handle.
+    """
+
+    def __init__(
+        self,
+        algo: str | type[Algorithm] = "DQN",
+        spaces: Spaces | dict[str, Any] | None = None,
+        *,
+        stage: int = 1,
+        average_weights: float | None = None,
+        max_updates: int | None = None,
+        max_env_steps: int | None = None,
+        **config: Any,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        algorithm = find_algorithm(algo) if isinstance(algo, str) else algo
+        if spaces is None:
+            raise UsageError("LitPolicy needs the environment's spaces: LitPolicy(algo, datamodule.spaces)")
+        if isinstance(spaces, dict):
+            spaces = Spaces.from_plain(spaces)
+        try:
+            settings = algorithm.Config(**config)
+        except TypeError as error:
+            raise UsageError(f"{algorithm.__name__}: {error}") from None
+        self.algorithm = algorithm(spaces, settings)  # type: ignore[call-arg]
+        self.stage, self.prefix = stage, PREFIXES[stage]
+        self.average: Policy | None = None
+        self._averaging: WeightAverage | None = None
+        if average_weights is not None:
+            self._averaging = WeightAverage(self.algorithm.policy, average_weights)
+            self.average = self._averaging.module
+        self.max_updates, self.max_env_steps = max_updates, max_env_steps
+        self.updates = 0
+        self.first_env_step: int | None = None  # where this stage began on the x-axis
+        self.optimize: GradientStep | None = None
+        self.episodes = EpisodeStatistics()
+        self.reported: dict[str, float] = {}  # the newest value of every metric
+        self._metrics: list[dict[str, Tensor]] = []
+        self._finished: list[Episode] = []
+        about: dict[str, Any] = {"version": __version__, "algo": algorithm_name(algorithm), "config": asdict(settings)}
+        about |= {"spaces": spaces.to_plain(), "stage": stage, "average_weights": average_weights}
+        self.save_hyperparameters({"lit_rl": about}, logger=False)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that collects and learns."""
+        return self.algorithm.policy
+
+    @property
+    def best_policy(self) -> Policy:
+        """The policy that is evaluated and kept: the running average where there is one."""
+        return self.algorithm.policy if self.average is None else self.average
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps of the run so far, over all envs and ranks."""
+        return self._data.env_steps if self._trainer is not None and self._data is not None else 0
+
+    @property
+    def _data(self) -> ExperienceDataModule:
+        data: ExperienceDataModule = self.trainer.datamodule  # type: ignore[attr-defined]
+        return data
+
+    # ---- learning ----
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        if self.optimize is None:
+            config = self.algorithm.config
+            self.optimize = GradientStep(
+                self.algorithm.groups(),
+                self.algorithm.make_optimizer,
+                config.gradient_clip_val,
+                config.gradient_clip_algorithm,
+            )
+        self.optimize.attach()
+        return self.optimize.optimizer
+
+    def on_train_start(self) -> None:
+        if self.first_env_step is None:
+            self.first_env_step = self._data.env_steps
+
+    def training_step(self, experience: Experience, batch_idx: int) -> None:
+        assert self.optimize is not None
+        for group, lr in self.algorithm.learning_rates(experience.env_steps).items():
+            self.optimize.set_lr(group, lr)
+        self.algorithm.train()
+        for minibatch in experience.minibatches():
+            progress = Progress(self.updates, experience.env_steps)
+            updated = self.algorithm.update(minibatch, self.optimize, progress)
+            experience.feedback(updated.td_error)
+            self._count(updated)
+            if self.max_updates is not None and self.updates >= self.max_updates:
+                self.trainer.should_stop = True
+                break
+        if self._averaging is not None:
+            self._averaging.copy_buffers()
+        self._end_iteration(experience)
+
+    def _count(self, updated: Updated) -> None:
+        """One more update, in our count and in Lightning's ``global_step``, which counts optimizer steps."""
+        self.updates += 1
+        self._metrics.append(updated.metrics)
+        if self._averaging is not None:
+            self._averaging.update()
+        progress = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
+        progress.increment_ready()
+        progress.increment_completed()
+
+    def _end_iteration(self, experience: Experience) -> None:
+        assert self.optimize is not None
+        self._finished += self._data.take_episodes()
+        for name, group in self.optimize.groups.items():
+            if not torch.isfinite(group.flat.detach().sum()):
+                raise NumericsError(f"the weights of the {name} group are NaN or infinite after update {self.updates}")
+        if self.max_env_steps is not None and self.first_env_step is not None:
+            if experience.env_steps - self.first_env_step >= self.max_env_steps:
+                self.trainer.should_stop = True
+
+    def on_train_epoch_end(self) -> None:
+        metrics = {f"Train/{name}": value for name, value in _means(self._metrics).items()}
+        for name, value in metrics.items():
+            if not math.isfinite(value):
+                raise NumericsError(f"{name} is {value} in epoch {self.current_epoch}, after update {self.updates}")
+        if self._finished:
+            metrics["Train/return"] = sum(e.return_ for e in self._finished) / len(self._finished)
+            metrics["Train/length"] = sum(e.length for e in self._finished) / len(self._finished)
+            metrics["Train/episodes"] = len(self._finished)
+        self._metrics, self._finished = [], []
+        self._report(metrics)
+
+    def _report(self, metrics: dict[str, float]) -> None:
+        """Metrics for callbacks by Lightning's log; while fitting, for loggers over env steps, exactly (not as float32)."""
+        fitting = self.trainer.state.fn == TrainerFn.FITTING
+        self.log_dict(metrics if fitting else metrics | {"step": float(self.env_steps)}, logger=not fitting)
+        if self.trainer.sanity_checking:
+            return
+        self.reported |= metrics
+        if fitting and self.trainer.is_global_zero:
+            for logger in self.trainer.loggers:
+                logger.log_metrics(metrics, step=self.env_steps)
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Experience moves its own minibatches; episodes are plain numbers."""
+        return batch
+
+    # ---- evaluation ----
+
+    def validation_step(self, episode: Episode, batch_idx: int) -> None:
+        self.episodes.update(episode)
+
+    def test_step(self, episode: Episode, batch_idx: int) -> None:
+        self.episodes.update(episode)
+
+    def on_validation_epoch_end(self) -> None:
+        self._report_episodes(self.prefix)
+
+    def on_test_epoch_end(self) -> None:
+        self._report_episodes("Test")
+
+    def _report_episodes(self, prefix: str) -> None:
+        statistics = {f"{prefix}/{name}": value for name, value in self.episodes.compute().items()}
+        self.episodes.reset()
+        self._report(statistics)
+
+    # ---- checkpoints ----
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Counters and experience, in full checkpoints (Lightning leaves this out of weights-only ones)."""
+        checkpoint["progress"] = {"updates": self.updates, "first_env_step": self.first_env_step}
+        checkpoint["experience"] = self._data.experience_state()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self._trainer is not None and "progress" in checkpoint:
+            self.updates = checkpoint["progress"]["updates"]
+            self.first_env_step = checkpoint["progress"]["first_env_step"]
+            self._data.load_experience_state(checkpoint["experience"])
+
+    @classmethod
+    def load_from_checkpoint(cls, checkpoint_path: str | Path, **overrides: Any) -> LitPolicy:  # type: ignore[override]
+        """A LitPolicy with the algorithm, settings and weights of a checkpoint; counters stand at 0.
+
+        Args:
+            checkpoint_path: a checkpoint file, or a run's folder (its ``best.ckpt``).
+            overrides: arguments of :class:`LitPolicy` to use instead of the saved ones.
+
+        Raises:
+            UsageError: the file is missing, cut, foreign, or needs more than ``weights_only=True``.
+        """
+        from lit_rl.checkpoint import load
+
+        checkpoint = load(checkpoint_path)
+        about = checkpoint["hyper_parameters"]["lit_rl"]
+        settings = {"algo": about["algo"], "spaces": about["spaces"], "average_weights": about["average_weights"]}
+        policy = cls(**(settings | {"stage": about["stage"]} | about["config"] | overrides))
+        policy.load_weights(checkpoint["state_dict"])
+        return policy
+
+    def load_weights(self, state: dict[str, Tensor]) -> None:
+        """Take over saved weights, an average included where both sides have one.
+
+        Raises:
+            UsageError: a weight is missing or has another shape.
+        """
+        wanted = self.state_dict()
+        average = {name: state.get(name, state.get(_raw_name(name))) for name in wanted if name.startswith("average.")}
+        state = {name: x for name, x in state.items() if not name.startswith("average.")} | average
+        problems = [name for name in wanted if name not in state or state[name].shape != wanted[name].shape]
+        if problems:
+            raise UsageError(f"the checkpoint does not fit this network: {problems[0]} is missing or has another shape")
+        self.load_state_dict(state)
+
+    def start_from(self, policy: Policy) -> None:
+        """Begin with another policy's weights (its networks must match), targets and average included.
+
+        Raises:
+            UsageError: the networks differ.
+        """
+        try:
+            self.policy.load_state_dict(policy.state_dict())
+        except RuntimeError as error:
+            raise UsageError(
+                f"the policies of the two stages do not match: {str(error).splitlines()[-1].strip()}"
+            ) from None
+        self.algorithm.start_from_policy()
+        if self.average is not None:
+            self.average.load_state_dict(policy.state_dict())
+
+
+def _raw_name(name: str) -> str:
+    return "algorithm.policy." + name.removeprefix("average.")
+
+
+def _means(records: Sequence[dict[str, Tensor]]) -> dict[str, float]:
+    """The mean of each metric over the updates that reported it."""
+    names = dict.fromkeys(name for record in records for name in record)
+    return {name: float(torch.stack([r[name] for r in records if name in r]).double().mean()) for name in names}

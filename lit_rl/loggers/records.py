@@ -1,0 +1,209 @@
+"""``result.json`` (one JSON object a line and epoch) and ``progress.csv`` (the same as a table), over both stages."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.utilities import rank_zero_warn
+
+from lit_rl.checkpoint import write_atomic
+from lit_rl.errors import UsageError
+
+RESULT = "result.json"
+PROGRESS = "progress.csv"
+FIXED = ("stage", "epoch", "env_steps", "updates", "time_total_s", "time_this_epoch_s")
+
+Row = dict[str, Any]
+
+
+class Records(Checkpoint):
+    """Appends a row to ``result.json`` and ``progress.csv`` in ``folder`` after each epoch, on rank 0.
+
+    ``columns`` names the metrics that later rows may have and the first has not (those of stage 2, or of an epoch in
+    which no episode ends), so that the table's header never has to change.
+
+    A Checkpoint, because only those run after the module's own ``on_train_epoch_end``. It stands before LastCheckpoint:
+    then the rows that a checkpoint counts are on disk before it is, and a resumed run cuts those that came later.
+    """
+
+    def __init__(self, folder: str | Path, columns: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+        self.columns = tuple(columns)
+        self._rows = 0
+        self._time_total = 0.0  # seconds, over both stages and all resumes
+        self._time_before = 0.0  # seconds that this epoch had taken when it was saved
+        self._resumed = False
+        self._old: dict[str, torch.Tensor] = {}
+        self._epoch_began = time.perf_counter()
+
+    def state_dict(self) -> dict[str, Any]:
+        seconds = round(time.perf_counter() - self._epoch_began, 3)
+        return {"rows": self._rows, "time_total_s": self._time_total, "time_this_epoch_s": seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._rows = state_dict["rows"]
+        self._time_total = state_dict["time_total_s"]
+        self._time_before = state_dict["time_this_epoch_s"]
+        self._resumed = True
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        if self._resumed:
+            self._resumed = False
+            self.truncate_to(self._rows)
+            return
+        rows = read_rows(self.folder)
+        self.truncate_to(len(rows))
+        self._time_total = rows[-1]["time_total_s"] if rows else 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._epoch_began = time.perf_counter() - self._time_before
+        self._time_before = 0.0
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        # Lightning keeps a metric until it is logged again; the tensors that are there now are not the new epoch's.
+        self._old = dict(trainer.callback_metrics)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        now = time.perf_counter()
+        seconds, self._epoch_began = round(now - self._epoch_began, 3), now
+        self._time_total = round(self._time_total + seconds, 3)
+        policy: Any = pl_module  # a LitPolicy, or any module with its counters
+        metrics = {name: _number(x) for name, x in trainer.callback_metrics.items() if self._old.get(name) is not x}
+        if not trainer.is_global_zero:
+            return
+        fixed = (policy.stage, trainer.current_epoch, policy.env_steps, policy.updates, self._time_total, seconds)
+        self._append(dict(zip(FIXED, fixed, strict=True)) | metrics)
+        self._rows += 1
+
+    def truncate_to(self, rows: int) -> None:
+        """Keep the first ``rows`` rows of both files, byte for byte, and nothing behind them."""
+        self._rows = truncate_to(self.folder, rows)
+
+    def _append(self, row: Row) -> None:
+        result, progress = self.folder / RESULT, self.folder / PROGRESS
+        header = _header(progress)
+        size = result.stat().st_size if result.exists() else 0
+        _append_line(result, _json_line(row))
+        try:
+            if header and all(name in header for name in row):
+                _append_line(progress, _csv_lines(header, [row]))
+            else:
+                known = header or [*FIXED, *self.columns]
+                _write_table(self.folder, [*known, *(name for name in row if name not in known)])
+        except UsageError:
+            os.truncate(result, size)  # both files have the row, or none has
+            raise
+
+
+def read_rows(folder: str | Path) -> list[Row]:
+    """The rows of ``result.json``, oldest first, up to the first line that was not written whole."""
+    path = Path(folder) / RESULT
+    rows: list[Row] = []
+    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            break
+        if not line.endswith(b"\n") or not isinstance(row, dict):
+            break
+        rows.append(row)
+    return rows
+
+
+def truncate_to(folder: str | Path, rows: int) -> int:
+    """Keep the first ``rows`` rows of both files byte for byte and nothing behind them; returns how many are there.
+
+    Warns when there are fewer; raises UsageError when a file cannot be changed.
+    """
+    result, progress = Path(folder) / RESULT, Path(folder) / PROGRESS
+    there = _keep_lines(result, rows)
+    if there < rows:
+        rank_zero_warn(f"{result} has {there} rows and the checkpoint counts {rows}: the others are lost")
+    header = _header(progress)
+    if _keep_lines(progress, there + 1 if there else 0) < there + 1 and there:
+        _write_table(Path(folder), header or list(FIXED))
+    return there
+
+
+def _keep_lines(path: Path, count: int) -> int:
+    """Cut a file behind its first ``count`` whole lines; returns how many it has."""
+    if not path.exists():
+        return 0
+    lines = [line for line in path.read_bytes().splitlines(keepends=True)[:count] if line.endswith(b"\n")]
+    size = sum(map(len, lines))
+    if size < path.stat().st_size:
+        try:
+            os.truncate(path, size)
+        except OSError as error:
+            raise UsageError(f"cannot cut {path} back to {count} lines: {error.strerror or error}") from error
+    return len(lines)
+
+
+def _append_line(path: Path, line: bytes) -> None:
+    """Add one line, on disk when this returns; a line that does not fit is taken back and raises UsageError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "ab", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            try:
+                while line:
+                    line = line[file.write(line) :]
+                os.fsync(file.fileno())
+            except BaseException:
+                os.ftruncate(file.fileno(), size)
+                raise
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {error.strerror or error}; the rows that were there are untouched"
+        ) from error
+
+
+def _write_table(folder: Path, header: list[str]) -> None:
+    """Write ``progress.csv`` anew from ``result.json``, with at least the columns of ``header``."""
+    rows = read_rows(folder)
+    names = dict.fromkeys([*header, *(name for row in rows for name in row)])
+    write_atomic(folder / PROGRESS, _csv_lines(names, [dict(zip(names, names, strict=True)), *rows]))
+
+
+def _header(path: Path) -> list[str] | None:
+    if not path.exists():
+        return None
+    with open(path, newline="", encoding="utf-8") as file:
+        line = file.readline()
+    return next(csv.reader([line])) if line.endswith("\n") else None
+
+
+def _json_line(row: Row) -> bytes:
+    return json.dumps(row, allow_nan=False).encode() + b"\n"
+
+
+def _csv_lines(names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
+    names = list(names)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([row.get(name) for name in names] for row in rows)
+    return text.getvalue().encode()
+
+
+def _number(value: torch.Tensor | float) -> int | float | None:
+    """A metric as JSON has it: null for NaN and infinities, and 0.1 for the float32 that is nearest to it."""
+    number: int | float = value.item() if isinstance(value, torch.Tensor) else value
+    if not math.isfinite(number):
+        return None
+    if isinstance(value, torch.Tensor) and value.dtype == torch.float32:
+        return float(str(np.float32(number)))
+    return number

@@ -1,0 +1,1 @@
+"""Torch modules that policies are built from: encoders of observations, torsos, heads."""

@@ -1,0 +1,28 @@
+"""The torso: from an observation to the features that heads read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+from torch import Tensor, nn
+
+from lit_rl.functional.tree import Tree
+from lit_rl.networks.encoder import Encoder
+from lit_rl.networks.mlp import mlp
+
+
+class Torso(nn.Module):
+    """An Encoder and hidden layers, each followed by the activation: Tree of [B, ...] -> (B, features)."""
+
+    def __init__(self, space: gym.Space[Any], hidden_sizes: Sequence[int], activation: str) -> None:
+        """`hidden_sizes` may be empty: the features are then the encoder's. Raises UsageError as its parts do."""
+        super().__init__()
+        self.encoder = Encoder(space)
+        self.mlp = mlp([self.encoder.features, *hidden_sizes], activation, output=activation)
+        self.features = hidden_sizes[-1] if hidden_sizes else self.encoder.features
+
+    def forward(self, obs: Tree) -> Tensor:
+        features: Tensor = self.mlp(self.encoder(obs))
+        return features

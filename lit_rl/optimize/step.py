@@ -1,0 +1,87 @@
+"""Gradient → average over ranks → clip → step, for one named group of parameters at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from lit_rl.algorithms.base import Loss
+from lit_rl.errors import NumericsError
+from lit_rl.optimize.flat import FlatGroup
+
+
+class GradientStep:
+    """``optimize(group, loss_fn, *tensors)``: one gradient step on that group alone.
+
+    Args:
+        groups: parameters by group name.
+        make_optimizer: from one parameter group per name (flat parameter and name) to the torch optimizer.
+        clip: largest norm (or absolute value) of a group's gradient; None leaves it as it is.
+        clip_algorithm: what ``clip`` limits.
+    """
+
+    def __init__(
+        self,
+        groups: Mapping[str, list[nn.Parameter]],
+        make_optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
+        clip: float | None = None,
+        clip_algorithm: Literal["norm", "value"] = "norm",
+    ) -> None:
+        self.groups = {name: FlatGroup(parameters) for name, parameters in groups.items()}
+        self.clip, self.clip_algorithm = clip, clip_algorithm
+        self.optimizer = make_optimizer([{"params": [g.flat], "name": name} for name, g in self.groups.items()])
+
+    def attach(self) -> None:
+        """Mend flat groups whose module was moved since."""
+        for group in self.groups.values():
+            if not group.attached:
+                group.attach()
+
+    def __call__(self, group: str, loss_fn: Callable[..., Loss], *tensors: Any) -> tuple[dict[str, Tensor], Any]:
+        """Step ``group`` down the gradient of ``loss_fn(*tensors)``; the loss's metrics and aux, without gradients.
+
+        Raises:
+            NumericsError: the gradient is NaN or infinite.
+        """
+        target = self.groups[group]
+        with torch.enable_grad():
+            loss = loss_fn(*tensors)
+            gradients = torch.autograd.grad(loss.value, target.parameters)
+        flat = torch.cat([g.reshape(-1) for g in gradients])
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            dist.all_reduce(flat)
+            flat /= dist.get_world_size()
+        self._clip(group, flat)
+        target.flat.grad = flat
+        self.optimizer.step()
+        target.flat.grad = None
+        return {name: x.detach() for name, x in loss.metrics.items()}, _detach(loss.aux)
+
+    def _clip(self, group: str, gradient: Tensor) -> None:
+        norm = float(gradient.norm())  # also the check for NaN: one read per update
+        if not norm < float("inf"):
+            raise NumericsError(f"the gradient of the {group} loss is {'NaN' if norm != norm else 'infinite'}")
+        if self.clip is None:
+            return
+        if self.clip_algorithm == "value":
+            gradient.clamp_(-self.clip, self.clip)
+        elif norm > self.clip:
+            gradient.mul_(self.clip / (norm + 1e-6))
+
+    def set_lr(self, group: str, lr: float) -> None:
+        """Set a group's learning rate."""
+        for settings in self.optimizer.param_groups:
+            if settings["name"] == group:
+                settings["lr"] = lr
+
+
+def _detach(aux: Any) -> Any:
+    if isinstance(aux, Tensor):
+        return aux.detach()
+    if isinstance(aux, tuple):
+        return tuple(_detach(x) for x in aux)
+    return aux

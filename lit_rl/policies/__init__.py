@@ -1,0 +1,1 @@
+"""What acts: policies turn observations into actions, and know nothing of how they are trained."""

@@ -1,0 +1,65 @@
+"""The interface of everything that acts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces as gs
+from torch import Tensor, nn
+
+from lit_rl.envs.spaces import Spaces
+from lit_rl.functional.tree import Tree
+
+
+class Acted(NamedTuple):
+    """One decision for each of B observations."""
+
+    action: Tensor  # (B, ...) in the policy's own units: indices from 0, or unscaled floats
+    state: Tree  # what the policy carries through an episode; None where it carries nothing
+
+
+class Policy(nn.Module):
+    """Maps batched observations to actions; all its randomness comes in as ``noise``.
+
+    ``actor`` is the module that must match between two stages; ``critic`` is None where the actor is all there is.
+    """
+
+    actor: nn.Module
+    critic: nn.Module | None = None
+
+    def __init__(self, spaces: Spaces) -> None:
+        super().__init__()
+        self.spaces = spaces
+        action = spaces.action
+        self._start = np.asarray(action.start) if isinstance(action, gs.Discrete | gs.MultiDiscrete) else None
+
+    def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:
+        """Actions for B observations: greedy without ``noise``, exploring with a row (B, K) of what :meth:`noise` drew."""
+        raise NotImplementedError
+
+    def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
+        """Exploration noise (steps, envs, K) for the vector steps that follow ``env_steps``, each of ``vector_step`` env steps."""
+        raise NotImplementedError
+
+    def random(self, obs: Tree, noise: Tensor) -> Tensor:
+        """Actions (B, ...) of a policy that knows nothing, made of the same noise as :meth:`act` takes."""
+        raise NotImplementedError
+
+    def initial_state(self, envs: int) -> Tree:
+        """The state (envs, ...) at the start of an episode, or None."""
+        return None
+
+    def env_action(self, action: Tensor) -> np.ndarray:
+        """Actions (B, ...) as the environment takes them, with ``start`` added; environments run on the host."""
+        array: np.ndarray = action.cpu().numpy()
+        return array if self._start is None else array + self._start
+
+
+def action_mask(obs: Tree) -> Tensor | None:
+    """The mask (B, A) of allowed actions that an observation carries, as bool, or None."""
+    if isinstance(obs, dict) and "action_mask" in obs:
+        mask: Tensor = obs["action_mask"]
+        return mask.bool()
+    return None

@@ -1,0 +1,85 @@
+"""A trained policy from a checkpoint alone, numpy in and out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lit_rl.algorithms import find_algorithm
+from lit_rl.checkpoint import load
+from lit_rl.envs.spaces import Spaces, cast_observation
+from lit_rl.errors import UsageError
+from lit_rl.functional.tree import Tree, tree_leaves, tree_map
+from lit_rl.policies.base import Policy
+
+
+class LoadedPolicy:
+    """A policy that acts on observations as the environment shows them: one, or a batch with a leading axis."""
+
+    def __init__(self, policy: Policy, spaces: Spaces, algo: str, seed: int = 0) -> None:
+        self.policy, self.spaces, self.algo = policy.eval(), spaces, algo
+        self._generator = torch.Generator().manual_seed(seed)
+        self._state: Tree = None
+
+    @torch.no_grad()
+    def act(self, obs: Tree, explore: bool = False) -> np.ndarray:
+        """The action for one observation, or the actions for a batch, as the environment takes them.
+
+        Args:
+            obs: as the observation space says, with or without a leading batch axis.
+            explore: act as in training instead of greedily.
+
+        Raises:
+            UsageError: the observation does not have the shape of the space.
+        """
+        batch, single = self._batch(obs)
+        count = len(tree_leaves(batch)[0])
+        noise = self.policy.noise(1, count, self._generator, 0, 1)[0] if explore else None
+        action = self.policy.env_action(self.policy.act(batch, noise).action)
+        return action[0] if single else action
+
+    @torch.no_grad()
+    def q_values(self, obs: Tree) -> np.ndarray:
+        """Action values (A,) for one observation, or (B, A) for a batch.
+
+        Raises:
+            UsageError: the policy has no action values.
+        """
+        values = getattr(self.policy, "q_values", None)
+        if values is None:
+            raise UsageError(f"a policy of {self.algo} has no action values; use act(obs)")
+        batch, single = self._batch(obs)
+        found: np.ndarray = values(batch).numpy()
+        return found[0] if single else found
+
+    def _batch(self, obs: Tree) -> tuple[Tree, bool]:
+        batch, single = cast_observation(self.spaces.observation, obs)
+        return tree_map(torch.from_numpy, batch), single
+
+
+def load_policy(path: str | Path) -> LoadedPolicy:
+    """The policy of a checkpoint, or of a run's folder (its ``best.ckpt``), on the CPU; no other file is needed.
+
+    It acts with the running average of the weights where the checkpoint has one.
+
+    Raises:
+        UsageError: the file is missing, cut, foreign, or needs more than ``weights_only=True``.
+    """
+    checkpoint = load(path)
+    about: dict[str, Any] = checkpoint["hyper_parameters"]["lit_rl"]
+    spaces = Spaces.from_plain(about["spaces"])
+    algorithm = find_algorithm(about["algo"])
+    policy: Policy = algorithm(spaces, algorithm.Config(**about["config"])).policy  # type: ignore[call-arg, arg-type]
+    weights = checkpoint["state_dict"]
+    prefix = "average." if any(name.startswith("average.") for name in weights) else "algorithm.policy."
+    own = {name.removeprefix(prefix): x for name, x in weights.items() if name.startswith(prefix)}
+    try:
+        policy.load_state_dict(own)
+    except RuntimeError as error:
+        raise UsageError(
+            f"{path} does not fit the network it describes: {str(error).splitlines()[-1].strip()}"
+        ) from None
+    return LoadedPolicy(policy, spaces, about["algo"])

@@ -1,0 +1,64 @@
+import math
+
+import numpy as np
+import pytest
+
+from lit_rl.functional.schedules import check_schedule, final_value, value_at, values_at
+
+LINE = [[100, 1.0], [300, 0.5], [400, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("env_steps", "value"),
+    [
+        (0, 1.0),  # flat before the first point
+        (100, 1.0),
+        (150, 0.875),  # 1 - 0.5 * 50 / 200
+        (300, 0.5),
+        (375, 0.125),  # 0.5 - 0.5 * 75 / 100
+        (400, 0.0),
+        (10**12, 0.0),  # flat after the last
+    ],
+)
+def test_a_schedule_is_a_line_through_its_points(env_steps, value):
+    assert value_at(LINE, env_steps) == pytest.approx(value)
+    assert values_at(LINE, np.array([[env_steps]])) == pytest.approx(np.array([[value]]))
+
+
+def test_a_number_is_constant():
+    assert value_at(3, 7) == 3.0
+    assert values_at(0.25, np.arange(4)).tolist() == [0.25] * 4
+    assert final_value(0.25) == 0.25
+
+
+def test_the_final_value_is_that_of_the_last_point():
+    assert final_value(LINE) == value_at(LINE, 10**9) == 0.0
+
+
+@pytest.mark.parametrize("schedule", [0, 0.5, LINE, [[0, 1]], [[0, 1.0], [8000, 0.04]]])
+def test_good_schedules_pass(schedule):
+    check_schedule("epsilon", schedule)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        math.nan,
+        math.inf,
+        True,
+        None,
+        "0.5",
+        [],
+        [[]],
+        [0, 1],
+        [[0, 1, 2]],
+        [[0, math.nan]],
+        [[0, "1"]],
+        [[-1, 1.0]],
+        [[10, 1.0], [10, 0.5]],
+        [[10, 1.0], [5, 0.5]],
+    ],
+)
+def test_bad_schedules_are_refused_by_name(schedule):
+    with pytest.raises(ValueError, match=r"epsilon .*\[\[env_steps, value\], \.\.\.\]"):
+        check_schedule("epsilon", schedule)
