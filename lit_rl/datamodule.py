@@ -64,7 +64,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         self.seed = seed
         self.spaces: Spaces = probe(env, self.env_config)
         self.source: Source | None = None
-        self._plan: Plan | None = None
+        self._plan: Plan | None = None  # of the last fit, as it fitted into an epoch
         self._test_envs: gym.vector.VectorEnv | None = None
 
     @property
@@ -88,7 +88,9 @@ class ExperienceDataModule(pl.LightningDataModule):
         if algorithm.spaces != self.spaces:
             raise UsageError(f"the policy was built for other spaces than those of {self.env}")
         if stage == "fit":
-            plan = algorithm.plan
+            assert self.trainer is not None
+            plan = algorithm.plan.fit(self.step_per_epoch, self.num_envs * self.trainer.world_size)
+            self._iterations = self.step_per_epoch // plan.steps_per_iteration
             if self.source is None or plan != self._plan:
                 self._plan, self.source = plan, self._make_source(plan)
 
@@ -96,8 +98,6 @@ class ExperienceDataModule(pl.LightningDataModule):
         trainer = self.trainer
         assert trainer is not None
         world, rank = trainer.world_size, trainer.global_rank
-        plan = plan.fit(self.step_per_epoch, self.num_envs * world)
-        self._iterations = self.step_per_epoch // plan.steps_per_iteration
         collector = self._make_collector(rank, world) if self.source is None else self.source.collector
         source = plan.make_source(collector, env_seed(self.seed, "train", 1, rank), world)
         if self.source is not None:

@@ -22,7 +22,8 @@ from lit_rl.data.transitions import Episode
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import NumericsError, UsageError
-from lit_rl.optimize import GradientStep, WeightAverage
+from lit_rl.networks.target import Follower
+from lit_rl.optimize import GradientStep
 from lit_rl.policies.base import Policy
 
 PREFIXES = {1: "Eval", 2: "Step2Eval"}
@@ -70,10 +71,11 @@ class LitPolicy(pl.LightningModule):
         self.algorithm = algorithm(spaces, settings)  # type: ignore[call-arg]
         self.stage, self.prefix = stage, PREFIXES[stage]
         self.average: Policy | None = None
-        self._averaging: WeightAverage | None = None
+        self._averaging: Follower[Policy] | None = None
         if average_weights is not None:
-            self._averaging = WeightAverage(self.algorithm.policy, average_weights)
-            self.average = self._averaging.module
+            self._averaging = Follower(self.algorithm.policy)
+            self.average = self._averaging.follower
+        self.average_weights = average_weights
         self.max_updates, self.max_env_steps = max_updates, max_env_steps
         self.updates = 0
         self.first_env_step: int | None = None  # where this stage began on the x-axis
@@ -113,7 +115,7 @@ class LitPolicy(pl.LightningModule):
             config = self.algorithm.config
             self.optimize = GradientStep(
                 self.algorithm.groups(),
-                self.algorithm.make_optimizer,
+                *self.algorithm.optimizer(),
                 config.gradient_clip_val,
                 config.gradient_clip_algorithm,
             )
@@ -123,6 +125,10 @@ class LitPolicy(pl.LightningModule):
     def on_train_start(self) -> None:
         if self.first_env_step is None:
             self.first_env_step = self._data.env_steps
+        counted = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress.total
+        counted.ready = counted.completed = self.updates  # where another Trainer has fitted before
+        if self._limit_reached():
+            self._end_fit()
 
     def training_step(self, experience: Experience, batch_idx: int) -> None:
         assert self.optimize is not None
@@ -131,35 +137,46 @@ class LitPolicy(pl.LightningModule):
         self.algorithm.train()
         for minibatch in experience.minibatches():
             progress = Progress(self.updates, experience.env_steps)
-            updated = self.algorithm.update(minibatch, self.optimize, progress)
+            try:
+                updated = self.algorithm.update(minibatch, self.optimize, progress)
+            except NumericsError as error:
+                where = f"update {progress.updates + 1}, env step {progress.env_steps}"
+                raise NumericsError(f"{error} in {where}") from None
             experience.feedback(updated.td_error)
             self._count(updated)
             if self.max_updates is not None and self.updates >= self.max_updates:
-                self.trainer.should_stop = True
                 break
-        if self._averaging is not None:
-            self._averaging.copy_buffers()
-        self._end_iteration(experience)
+        self._end_iteration()
 
     def _count(self, updated: Updated) -> None:
         """One more update, in our count and in Lightning's ``global_step``, which counts optimizer steps."""
         self.updates += 1
         self._metrics.append(updated.metrics)
-        if self._averaging is not None:
-            self._averaging.update()
+        if self._averaging is not None and self.average_weights is not None:
+            self._averaging.move(1 - self.average_weights)
         progress = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
         progress.increment_ready()
         progress.increment_completed()
 
-    def _end_iteration(self, experience: Experience) -> None:
+    def _end_iteration(self) -> None:
         assert self.optimize is not None
         self._finished += self._data.take_episodes()
         for name, group in self.optimize.groups.items():
             if not torch.isfinite(group.flat.detach().sum()):
                 raise NumericsError(f"the weights of the {name} group are NaN or infinite after update {self.updates}")
-        if self.max_env_steps is not None and self.first_env_step is not None:
-            if experience.env_steps - self.first_env_step >= self.max_env_steps:
-                self.trainer.should_stop = True
+        if self._limit_reached():
+            self._end_fit()
+
+    def _limit_reached(self) -> bool:
+        made = self.env_steps - (self.first_env_step or 0)
+        limits = ((self.updates, self.max_updates), (made, self.max_env_steps))
+        return any(limit is not None and count >= limit for count, limit in limits)
+
+    def _end_fit(self) -> None:
+        """End after this iteration, with an evaluation, whatever the Trainer's ``min_epochs`` and validation interval."""
+        self.trainer.should_stop = True
+        self.trainer.fit_loop.min_epochs = 0
+        self.trainer.check_val_every_n_epoch = 1
 
     def on_train_epoch_end(self) -> None:
         metrics = {f"Train/{name}": value for name, value in _means(self._metrics).items()}
@@ -210,12 +227,15 @@ class LitPolicy(pl.LightningModule):
     # ---- checkpoints ----
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Counters and experience, in full checkpoints (Lightning leaves this out of weights-only ones)."""
+        """Counters and experience, in full checkpoints."""
+        if "optimizer_states" not in checkpoint:
+            return  # weights only, which Lightning does not tell us otherwise
         checkpoint["progress"] = {"updates": self.updates, "first_env_step": self.first_env_step}
         checkpoint["experience"] = self._data.experience_state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if self._trainer is not None and "progress" in checkpoint:
+        fitting = self._trainer is not None and self._trainer.state.fn == TrainerFn.FITTING
+        if fitting and "progress" in checkpoint:
             self.updates = checkpoint["progress"]["updates"]
             self.first_env_step = checkpoint["progress"]["first_env_step"]
             self._data.load_experience_state(checkpoint["experience"])
@@ -241,17 +261,28 @@ class LitPolicy(pl.LightningModule):
         return policy
 
     def load_weights(self, state: dict[str, Tensor]) -> None:
-        """Take over saved weights, an average included where both sides have one.
+        """Take over saved weights: raw ones and their average; where only one side has an average, the one that counts.
 
         Raises:
-            UsageError: a weight is missing or has another shape.
+            UsageError: a weight is missing, has another shape or no place here.
         """
         wanted = self.state_dict()
-        average = {name: state.get(name, state.get(_raw_name(name))) for name in wanted if name.startswith("average.")}
-        state = {name: x for name, x in state.items() if not name.startswith("average.")} | average
-        problems = [name for name in wanted if name not in state or state[name].shape != wanted[name].shape]
+        averages = {_raw_name(name): x for name, x in state.items() if name.startswith("average.")}
+        if self.average is None:
+            state = {name: averages.get(name, x) for name, x in state.items() if not name.startswith("average.")}
+        raw = {
+            name: state[_raw_name(name)] for name in wanted if name.startswith("average.") and _raw_name(name) in state
+        }
+        state = raw | state
+        problems = [
+            name
+            for name in wanted | state
+            if name not in wanted or name not in state or state[name].shape != wanted[name].shape
+        ]
         if problems:
-            raise UsageError(f"the checkpoint does not fit this network: {problems[0]} is missing or has another shape")
+            raise UsageError(
+                f"the checkpoint does not fit this network: {problems[0]} is missing, has another shape or no place"
+            )
         self.load_state_dict(state)
 
     def start_from(self, policy: Policy) -> None:

@@ -15,6 +15,8 @@ from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
 from lit_rl.policies.base import Policy
 
+_FAR = 1 << 62  # an env step after the last point of any schedule
+
 
 class LoadedPolicy:
     """A policy that acts on observations as the environment shows them: one, or a batch with a leading axis."""
@@ -30,15 +32,15 @@ class LoadedPolicy:
 
         Args:
             obs: as the observation space says, with or without a leading batch axis.
-            explore: act as in training instead of greedily.
+            explore: act as at the end of training, schedules at their final values, instead of greedily.
 
         Raises:
             UsageError: the observation does not have the shape of the space.
         """
         batch, single = self._batch(obs)
         count = len(tree_leaves(batch)[0])
-        noise = self.policy.noise(1, count, self._generator, 0, 1)[0] if explore else None
-        action = self.policy.env_action(self.policy.act(batch, noise).action)
+        noise = self.policy.noise(1, count, self._generator, _FAR, 1)[0] if explore else None
+        action = self.policy.env_action(self.policy.act(batch, noise).action.numpy())
         return action[0] if single else action
 
     @torch.no_grad()
@@ -72,7 +74,7 @@ def load_policy(path: str | Path) -> LoadedPolicy:
     about: dict[str, Any] = checkpoint["hyper_parameters"]["lit_rl"]
     spaces = Spaces.from_plain(about["spaces"])
     algorithm = find_algorithm(about["algo"])
-    policy: Policy = algorithm(spaces, algorithm.Config(**about["config"])).policy  # type: ignore[call-arg, arg-type]
+    policy: Policy = algorithm(spaces, algorithm.Config(**about["config"])).policy  # type: ignore[call-arg]
     weights = checkpoint["state_dict"]
     prefix = "average." if any(name.startswith("average.") for name in weights) else "algorithm.policy."
     own = {name.removeprefix(prefix): x for name, x in weights.items() if name.startswith(prefix)}

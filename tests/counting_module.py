@@ -1,4 +1,4 @@
-"""The smallest LightningModule that has a LitPolicy's counters, and a way to fit it: for tests of callbacks and loggers."""
+"""The smallest LightningModule with a LitPolicy's counters, and a way to fit it."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ LAYERS = (
     ("lit_policy",),
     ("datamodule",),
     ("callbacks", "loggers"),
+    ("serving",),
     ("checkpoint",),
     ("optimize",),
     ("algorithms",),

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-import torch
 from torch import Tensor, nn
 
 from lit_rl.data.config import at_least
@@ -122,8 +121,6 @@ class Algorithm(nn.Module):
         lr = value_at(self.config.lr, env_steps)
         return dict.fromkeys(self.groups(), lr)
 
-    def make_optimizer(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-        """The optimizer over one flat parameter per group."""
-        rates = self.learning_rates(0)
-        settings = [group | {"lr": rates[group["name"]]} for group in groups]
-        return torch.optim.Adam(settings, eps=self.config.adam_eps, fused=True)
+    def optimizer(self) -> tuple[str, dict[str, Any]]:
+        """The kind of optimizer that moves the groups, and its settings (the learning rate comes with every step)."""
+        return "adam", {"eps": self.config.adam_eps}

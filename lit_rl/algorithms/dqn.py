@@ -7,7 +7,6 @@ target updates where ``tau`` is below 1, and gradients clipped by norm.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 
 import torch
@@ -22,6 +21,7 @@ from lit_rl.errors import UsageError
 from lit_rl.functional.losses import huber
 from lit_rl.functional.schedules import Schedule
 from lit_rl.functional.tree import Tree
+from lit_rl.networks.target import Follower
 from lit_rl.policies.epsilon_greedy import EpsilonGreedy, QNetwork
 
 
@@ -80,7 +80,8 @@ class DQN(Algorithm):
     def __init__(self, spaces: Spaces, config: DQNConfig) -> None:
         q = QNetwork(spaces, config.hidden_sizes, config.activation, config.dueling)
         super().__init__(spaces, config, EpsilonGreedy(spaces, q, config.epsilon))
-        self.target = copy.deepcopy(q).requires_grad_(False)
+        self._target = Follower(q)
+        self.target = self._target.follower
 
     @property
     def plan(self) -> ReplayPlan:
@@ -100,12 +101,12 @@ class DQN(Algorithm):
         return {"q": list(self.policy.actor.parameters())}
 
     def start_from_policy(self) -> None:
-        self.target.load_state_dict(self.policy.actor.state_dict())
+        self._target.move(1.0)
 
     def update(self, batch: Transitions, optimize: Optimize, progress: Progress) -> Updated:
         metrics, td_error = optimize("q", self.q_loss, batch)
         if (progress.updates + 1) % self.config.target_update_every == 0:
-            self.move_target()
+            self._target.move(self.config.tau)
         return Updated(metrics, td_error)
 
     def q_loss(self, batch: Transitions) -> Loss:
@@ -124,8 +125,3 @@ class DQN(Algorithm):
             return target_q_BA.max(1).values
         action_B = self.policy.q_values(next_obs).argmax(1, keepdim=True)
         return target_q_BA.gather(1, action_B).squeeze(1)
-
-    @torch.no_grad()
-    def move_target(self) -> None:
-        """Copy the online network into the target, or move the target towards it by ``tau``."""
-        torch._foreach_lerp_(list(self.target.parameters()), list(self.policy.actor.parameters()), self.config.tau)

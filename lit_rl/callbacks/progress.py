@@ -99,14 +99,8 @@ class EnvStepsBar(TQDMProgressBar):
         self._finish(trainer)
 
     def init_test_tqdm(self) -> _Bar:
-        """The bar of the final test: whole episodes."""
-        return _Bar(
-            desc="Test", disable=self.is_disabled, dynamic_ncols=True, file=sys.stdout, bar_format=self.BAR_FORMAT
-        )
-
-    @property
-    def test_description(self) -> str:
-        return "Test"
+        """No bar: a test takes seconds."""
+        return _Bar(disable=True)
 
     def _finish(self, trainer: pl.Trainer) -> None:
         """Draw the bar of the epoch that has ended for the last time and leave it on its line."""

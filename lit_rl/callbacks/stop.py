@@ -11,7 +11,7 @@ from lit_rl.errors import UsageError
 
 
 class StopAtReturn(Callback):
-    """Ends the fit after the evaluation in which ``monitor`` reaches ``value``: at least it, or at most with mode "min".
+    """Ends the fit after the evaluation in which ``monitor`` reaches ``value``, from above if the mode is "min".
 
     ``reached`` says whether it did; it is saved, so that a stage that has ended this way stays ended when resumed,
     unless it is resumed with a value that was not reached. Raises UsageError when the metric is not there.
@@ -25,9 +25,9 @@ class StopAtReturn(Callback):
 
     @property
     def reached(self) -> bool:
-        return self.score is not None and self.is_enough(self.score)
+        return self.score is not None and self.met(self.score)
 
-    def is_enough(self, score: float) -> bool:
+    def met(self, score: float) -> bool:
         """Whether a score of ``monitor`` meets the value; NaN never does."""
         return score >= self.value if self.mode == "max" else score <= self.value
 
@@ -43,6 +43,6 @@ class StopAtReturn(Callback):
         if self.monitor not in trainer.callback_metrics:
             raise UsageError(f"{self.monitor} is not logged; there are {', '.join(sorted(trainer.callback_metrics))}")
         score = float(trainer.callback_metrics[self.monitor])
-        if self.is_enough(score):
+        if self.met(score):
             self.score = score
             trainer.should_stop = True

@@ -15,28 +15,35 @@ from lit_rl.data.transitions import Episode, Steps
 from lit_rl.envs.spaces import Spaces, storage
 from lit_rl.errors import NumericsError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
+from lit_rl.policies.acting import Actor, make_actor
 from lit_rl.policies.base import Policy
 
 
 class _Block:
-    """Preallocated room for up to T vector steps, seen by environments as numpy and by policies as tensors."""
+    """Preallocated room for up to T vector steps."""
 
     def __init__(self, capacity: int, envs: int, observation: gym.Space[Any]) -> None:
         self.capacity = capacity
         self.obs: Tree = tree_map(lambda x: np.zeros((capacity + 1, envs, *x.shape), x.dtype), storage(observation))
-        self.obs_tensors: Tree = tree_map(torch.from_numpy, self.obs)
-        self.obs_rows: list[Tree] = [tree_map(lambda x, t=t: x[t], self.obs_tensors) for t in range(capacity + 1)]
         self.reward = np.zeros((capacity, envs), np.float32)
         self.terminated = np.zeros((capacity, envs), bool)
         self.truncated = np.zeros((capacity, envs), bool)
         self.valid = np.ones((capacity, envs), bool)
-        self.action: Tensor | None = None
+        self.action = np.zeros(0)  # made when the first action shows its shape
 
     def set_obs(self, t: int, obs: Tree) -> None:
         if isinstance(self.obs, np.ndarray):
             self.obs[t] = obs
         else:
             tree_map(lambda room, x: room.__setitem__(t, x), self.obs, obs)
+
+    def get_obs(self, t: int) -> Tree:
+        return self.obs[t] if isinstance(self.obs, np.ndarray) else tree_map(lambda x: x[t], self.obs)
+
+    def set_action(self, t: int, action: np.ndarray) -> None:
+        if not self.action.size:
+            self.action = np.zeros((self.capacity, *action.shape), action.dtype)
+        self.action[t] = action
 
 
 class Collector:
@@ -72,10 +79,11 @@ class Collector:
         self._return = np.zeros(self.num_envs)
         self._length = np.zeros(self.num_envs, np.int64)
         self._state: Tree = None
+        self._acting: tuple[Policy, torch.nn.Parameter, int, bool, Actor] | None = None
 
     def restart(self, number: int) -> None:
         """Begin fresh episodes in all envs, seeded by ``number``; episodes under way are dropped, not counted."""
-        self._obs, _ = self.envs.reset(seed=self.seeds(number))
+        self._obs, _ = self.envs.reset(seed=self.seeds(number))  # type: ignore[arg-type]
         self._resetting[:] = False
         self._return[:] = 0.0
         self._length[:] = 0
@@ -100,24 +108,16 @@ class Collector:
         wanted = n - self._surplus
         block = self._block(max(0, -(-wanted // self.num_envs)) * (2 if self._next_step else 1) + int(self._next_step))
         block.set_obs(0, self._obs)
-        device = next(policy.parameters()).device
-        noise = policy.noise(block.capacity, self.num_envs, self.generator, env_steps, self.vector_step).to(device)
+        actor = self._make_actor(policy, random)
+        noise = policy.noise(block.capacity, self.num_envs, self.generator, env_steps, self.vector_step).numpy()
         state = self._state if self._state is not None else policy.initial_state(self.num_envs)
         final_index: list[tuple[int, int]] = []
         final_obs: list[Tree] = []
         made = t = 0
         while made < wanted:
-            obs = block.obs_rows[t]
-            if device.type != "cpu":
-                obs = tree_map(lambda x: x.to(device), obs)
-            if random:
-                action = policy.random(obs, noise[t])
-            else:
-                action, state = policy.act(obs, noise[t], state)
+            action, state = actor.act(block.get_obs(t), noise[t], state)
             next_obs, reward, terminated, truncated, info = self.envs.step(policy.env_action(action))
-            if block.action is None:
-                block.action = torch.zeros((block.capacity, *action.shape), dtype=action.dtype)
-            block.action[t] = action
+            block.set_action(t, action)
             block.set_obs(t + 1, next_obs)
             block.reward[t] = reward
             block.terminated[t] = terminated
@@ -137,14 +137,16 @@ class Collector:
             if ended.any():
                 self._finish(t, ended, info, final_index, final_obs)
             if state is not None and fresh.any():
-                state = _reset_state(state, policy.initial_state(self.num_envs), fresh)
+                state = reset_state(state, policy.initial_state(self.num_envs), fresh)
             t += 1
         self._obs = tree_map(lambda x: x[t].copy(), block.obs)
         self._state = state
+        ranks = self.vector_step // self.num_envs
+        begin = env_steps + ranks * self._surplus
         self._surplus += made - n
         self.env_steps += made
         steps = _steps(block, t, final_index, final_obs)
-        _check_finite(steps)
+        _check_finite(steps, begin, ranks)
         return steps
 
     def _finish(
@@ -186,6 +188,14 @@ class Collector:
         """End the environments."""
         self.envs.close()
 
+    def _make_actor(self, policy: Policy, random: bool) -> Actor:
+        """The actor of the last call, unless the policy changed or its weights were moved."""
+        weight = next(policy.parameters()) if self._acting is None else self._acting[1]
+        if self._acting is None or self._acting[:4] != (policy, weight, weight.data_ptr(), random):
+            weight = next(policy.parameters())
+            self._acting = policy, weight, weight.data_ptr(), random, make_actor(policy, random)
+        return self._acting[4]
+
     def _block(self, capacity: int) -> _Block:
         block = self._blocks.get(capacity)
         if block is None:
@@ -197,12 +207,14 @@ def reported_success(info: dict[str, Any], n: int) -> float | None:
     """Whether env ``n`` says that its episode succeeded (``is_success`` or ``success`` in its info), or None."""
     info = info.get("final_info", info)
     for key in ("is_success", "success"):
-        if key in info and info["_" + key][n]:
+        reports = info.get("_" + key)  # which envs do; native ones need not say
+        if key in info and (reports is None or reports[n]):
             return float(info[key][n])
     return None
 
 
-def _reset_state(state: Tree, initial: Tree, fresh: np.ndarray) -> Tree:
+def reset_state(state: Tree, initial: Tree, fresh: np.ndarray) -> Tree:
+    """A policy's state with its first value in the envs whose episode is ``fresh``."""
     rows = torch.from_numpy(fresh)
 
     def reset(now: Tensor, first: Tensor) -> Tensor:
@@ -213,41 +225,46 @@ def _reset_state(state: Tree, initial: Tree, fresh: np.ndarray) -> Tree:
 
 
 def _steps(block: _Block, t: int, final_index: list[tuple[int, int]], final_obs: list[Tree]) -> Steps:
-    """The first ``t`` vector steps of a block as tensors that share its memory until the next collect."""
+    """The first ``t`` vector steps of a block, in its memory, which the next collect overwrites."""
 
-    def stack(room: np.ndarray, *leaves: Any) -> Tensor:
-        stacked = np.stack(leaves) if leaves else np.zeros((0, *room.shape[2:]), room.dtype)
-        return torch.from_numpy(stacked.astype(room.dtype, copy=False))
+    def stack(room: np.ndarray, *leaves: Any) -> np.ndarray:
+        return np.stack(leaves).astype(room.dtype, copy=False) if leaves else np.zeros((0, *room.shape[2:]), room.dtype)
 
-    action = block.action if block.action is not None else torch.zeros(0)
     return Steps(
-        obs=tree_map(lambda x: x[: t + 1], block.obs_tensors),
-        action=action[:t],
-        reward=torch.from_numpy(block.reward[:t]),
-        terminated=torch.from_numpy(block.terminated[:t]),
-        truncated=torch.from_numpy(block.truncated[:t]),
-        valid=torch.from_numpy(block.valid[:t]),
-        final_index=torch.tensor(final_index, dtype=torch.int64).view(-1, 2),
+        obs=tree_map(lambda x: x[: t + 1], block.obs),
+        action=block.action[:t],
+        reward=block.reward[:t],
+        terminated=block.terminated[:t],
+        truncated=block.truncated[:t],
+        valid=block.valid[:t],
+        final_index=np.array(final_index, np.int64).reshape(-1, 2),
         final_obs=tree_map(stack, block.obs, *final_obs),
     )
 
 
-def _check_finite(steps: Steps) -> None:
-    """Refuse NaN and infinity in what environments returned, naming the env and the step within the block."""
-    if not torch.isfinite(steps.reward.sum()):
-        t, n = torch.nonzero(~torch.isfinite(steps.reward))[0].tolist()
-        raise NumericsError(f"env {n} returned the reward {steps.reward[t, n].item()} at step {t} of this collect")
+def _check_finite(steps: Steps, begin: int, ranks: int) -> None:
+    """Refuse NaN and infinity in what environments returned, naming the env and the run's env step that returned it.
+
+    Args:
+        steps: a block.
+        begin: env steps of the run before it, over all ranks.
+        ranks: that collect at the same time.
+    """
+
+    def env_step(t: int, n: int) -> int:
+        return begin if t < 0 else int(begin + ranks * steps.valid[:t].sum() + steps.valid[t, : n + 1].sum())
+
+    if not np.isfinite(steps.reward.sum()):
+        bad = np.argwhere(~np.isfinite(steps.reward))
+        if len(bad):
+            t, n = bad[0]
+            raise NumericsError(f"env {n} returned the reward {steps.reward[t, n]} at env step {env_step(t, n)}")
     for leaf, final in zip(tree_leaves(steps.obs), tree_leaves(steps.final_obs), strict=True):
-        if leaf.is_floating_point() and not torch.isfinite(leaf.sum() + final.sum()):
-            bad = torch.nonzero(~torch.isfinite(leaf.flatten(2).sum(-1)))
-            if len(bad):
-                t, n = bad[0].tolist()
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf.sum() + final.sum()):
+            bad = np.argwhere(~np.isfinite(leaf).all(tuple(range(2, leaf.ndim))))
+            late = steps.final_index[~np.isfinite(final).all(tuple(range(1, final.ndim)))]
+            if len(bad) or len(late):
+                t, n = min([(int(t) - 1, int(n)) for t, n in bad[:1]] + [(int(t), int(n)) for t, n in late[:1]])
                 raise NumericsError(
-                    f"env {n} returned an observation with NaN or infinity before step {t} of this collect"
-                )
-            bad = torch.nonzero(~torch.isfinite(final.flatten(1).sum(-1)))
-            if len(bad):
-                t, n = steps.final_index[bad[0, 0]].tolist()
-                raise NumericsError(
-                    f"env {n} returned a last observation with NaN or infinity at step {t} of this collect"
+                    f"env {n} returned an observation with NaN or infinity at env step {env_step(t, n)}"
                 )

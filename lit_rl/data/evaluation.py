@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from lit_rl.data.collector import reported_success
+from lit_rl.data.collector import reported_success, reset_state
 from lit_rl.data.transitions import Episode
 from lit_rl.envs.spaces import Spaces, Stored, storage
 from lit_rl.errors import NumericsError
@@ -82,7 +82,7 @@ def act_greedily(policy: Policy, obs: Tree, state: Tree) -> tuple[np.ndarray, Tr
         used = min(WIDTH, count - start)
         part = None if state is None else tree_map(lambda x, s=start: rows(x, s), state)
         acted = policy.act(tree_map(lambda x, s=start: rows(x, s), obs), None, part)
-        actions.append(policy.env_action(acted.action[:used]))
+        actions.append(policy.env_action(acted.action[:used].cpu().numpy()))
         states.append(None if acted.state is None else tree_map(lambda x, u=used: x[:u], acted.state))
     joined = None if state is None else tree_map(lambda *parts: torch.cat(parts), *states)
     return np.concatenate(actions), joined
@@ -90,6 +90,17 @@ def act_greedily(policy: Policy, obs: Tree, state: Tree) -> tuple[np.ndarray, Tr
 
 def _cast(kind: Stored, x: Any) -> np.ndarray:
     return np.asarray(x).astype(kind.dtype, copy=False)
+
+
+def _check_finite(obs: Tree, number: list[int], lengths: np.ndarray) -> None:
+    """Refuse NaN and infinity in the observations of episodes that count."""
+    for leaf in tree_leaves(obs):
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf.sum()):
+            for n in np.flatnonzero(~np.isfinite(leaf).all(tuple(range(1, leaf.ndim)))):
+                if number[n] >= 0:
+                    raise NumericsError(
+                        f"evaluation episode {number[n]} showed an observation with NaN or infinity at step {lengths[n]}"
+                    )
 
 
 @torch.inference_mode()
@@ -100,6 +111,10 @@ def play_episodes(
 
     Which episodes are played is fixed before the first step, and whoever stops early has the first ones, so short
     episodes are never over-represented; the envs' number changes the speed only.
+
+    Raises:
+        NumericsError: an observation is NaN or infinite.
+        EnvError: an environment raised.
     """
     policy.eval()
     n = envs.num_envs
@@ -113,21 +128,23 @@ def play_episodes(
     for i in range(n):
         if waiting:
             number[i], reset_seeds[i] = waiting.pop(0)
-    obs, _ = envs.reset(seed=list(reset_seeds), options={"reset_mask": np.ones(n, bool)})
+    obs, _ = envs.reset(seed=list(reset_seeds), options={"reset_mask": np.ones(n, bool)})  # type: ignore[arg-type]
     returns, lengths = np.zeros(n), np.zeros(n, np.int64)
     initial = policy.initial_state(n)
     state = initial
     while max(number) >= 0:
-        action, state = act_greedily(policy, tree_map(_cast, kinds, obs), state)
+        seen = tree_map(_cast, kinds, obs)
+        _check_finite(seen, number, lengths)
+        action, state = act_greedily(policy, seen, state)
         obs, reward, terminated, truncated, info = envs.step(action)
         returns += reward
         lengths += 1
         ended = terminated | truncated
         if not ended.any():
             continue
-        for i in np.flatnonzero(ended):
+        for i in map(int, np.flatnonzero(ended)):
             if number[i] >= 0:
-                success = reported_success(info, int(i))
+                success = reported_success(info, i)
                 finished[number[i]] = Episode(number[i], float(returns[i]), int(lengths[i]), success)
             number[i] = -1
             if waiting:
@@ -136,9 +153,6 @@ def play_episodes(
             yield finished.pop(due)
             due = next(order, None)
         returns[ended], lengths[ended] = 0.0, 0
-        obs, _ = envs.reset(seed=list(reset_seeds), options={"reset_mask": ended.copy()})
+        obs, _ = envs.reset(seed=list(reset_seeds), options={"reset_mask": ended.copy()})  # type: ignore[arg-type]
         if state is not None:
-            fresh = torch.from_numpy(ended)
-            state = tree_map(
-                lambda now, first: torch.where(fresh.view(-1, *[1] * (now.ndim - 1)), first, now), state, initial
-            )
+            state = reset_state(state, initial, ended)

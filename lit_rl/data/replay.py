@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,8 +41,9 @@ class ReplayBuffer:
             raise UsageError(
                 f"--buffer_size {capacity} is too small for {num_envs} envs: it must be at least {3 * num_envs}"
             )
-        self.head = torch.zeros(num_envs, dtype=torch.int64)  # where the current observation of each env stands
+        self.head = np.zeros(num_envs, np.int64)  # where the current observation of each env stands
         self.filled = 0  # rows in use, of the env that uses the most
+        self._base = np.arange(num_envs) * self.rows
         self.is_transition = torch.zeros(num_envs * self.rows, dtype=torch.bool)
         self.ended = torch.zeros(num_envs * self.rows, dtype=torch.bool)
         self.terminated = torch.zeros(num_envs * self.rows, dtype=torch.bool)
@@ -55,37 +57,41 @@ class ReplayBuffer:
 
     def add(self, steps: Steps) -> None:
         """Keep T vector steps of N envs, each row in its own env's ring."""
-        length = steps.reward.shape[0]
+        length = len(steps.reward)
         if length == 0:
             return
         if self.obs is None:
             self._allocate(steps.obs, steps.action)
-        ended = (steps.terminated | steps.truncated) & steps.valid
-        inserted = torch.zeros(length, self.num_envs, dtype=torch.int64)  # rows for final observations
-        t, n = steps.final_index.unbind(1)
+        inserted = np.zeros((length, self.num_envs), np.int64)  # rows for final observations
+        t, n = steps.final_index.T
         inserted[t, n] = 1
-        before = inserted.cumsum(0) - inserted
-        first = max(
-            0, length + int(inserted.sum(0).max()) + 1 - self.rows
-        )  # a block larger than the ring: its end only
-        age = torch.arange(length)[:, None] + before
-        at = (self.head + age) % self.rows + torch.arange(self.num_envs) * self.rows
-        rows = at[first:].reshape(-1)
-        tree_map(lambda room, x: room.__setitem__(rows, x[first:length].flatten(0, 1)), self.obs, steps.obs)
-        self.action[rows] = steps.action[first:].flatten(0, 1)
-        self.reward[rows] = steps.reward[first:].reshape(-1)
-        self.terminated[rows] = steps.terminated[first:].reshape(-1)
-        self.ended[rows] = ended[first:].reshape(-1)
-        self.is_transition[rows] = steps.valid[first:].reshape(-1)
-        keep = t >= first
-        final = self._after(at[t[keep], n[keep]])
-        tree_map(lambda room, x: room.__setitem__(final, x[keep]), self.obs, steps.final_obs)
-        self.is_transition[final] = False
         total = length + inserted.sum(0)
+        first = 0
+        if total.max() >= self.rows:  # of a block larger than the ring, its end only, and nothing from before it
+            first = int(((1 + inserted)[::-1].cumsum(0).max(1) >= self.rows).sum())
+            self.is_transition.zero_()
+        at = (self.head + np.arange(length)[:, None] + inserted.cumsum(0) - inserted) % self.rows + self._base
+        rows = at[first:].reshape(-1)
+
+        def put(room: Tensor, where: np.ndarray, values: np.ndarray) -> None:
+            room.numpy()[where] = values
+
+        tree_map(lambda room, x: put(room, rows, x[first:length].reshape(-1, *x.shape[2:])), self.obs, steps.obs)
+        put(self.action, rows, steps.action[first:].reshape(-1, *steps.action.shape[2:]))
+        put(self.reward, rows, steps.reward[first:].reshape(-1))
+        put(self.terminated, rows, steps.terminated[first:].reshape(-1))
+        put(self.ended, rows, ((steps.terminated | steps.truncated) & steps.valid)[first:].reshape(-1))
+        put(self.is_transition, rows, steps.valid[first:].reshape(-1))
+        if len(t):
+            keep = t >= first
+            at_end = at[t[keep], n[keep]]
+            final = np.where((at_end + 1) % self.rows == 0, at_end + 1 - self.rows, at_end + 1)
+            tree_map(lambda room, x: put(room, final, x[keep]), self.obs, steps.final_obs)
+            self.is_transition.numpy()[final] = False
         self.head = (self.head + total) % self.rows
-        now = self.head + torch.arange(self.num_envs) * self.rows
-        tree_map(lambda room, x: room.__setitem__(now, x[length]), self.obs, steps.obs)
-        self.is_transition[now] = False
+        now = self.head + self._base
+        tree_map(lambda room, x: put(room, now, x[length]), self.obs, steps.obs)
+        self.is_transition.numpy()[now] = False
         self.filled = min(self.rows, self.filled + int(total.max()))
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
@@ -126,12 +132,11 @@ class ReplayBuffer:
         """End all episodes under way as truncated: what is added next begins new ones."""
         if self.obs is None:
             return
-        base = torch.arange(self.num_envs) * self.rows
-        newest = (self.head - 1) % self.rows + base
-        followed = self.is_transition[newest]  # by the current observation, which stays as its next one
-        self.ended[newest] |= followed
+        newest = (self.head - 1) % self.rows + self._base
+        followed = self.is_transition.numpy()[newest]  # by the current observation, which stays as its next one
+        self.ended.numpy()[newest] |= followed
         self.head = (self.head + followed) % self.rows
-        self.is_transition[self.head + base] = False
+        self.is_transition.numpy()[self.head + self._base] = False
         self.filled = min(self.rows, self.filled + int(followed.any()))
 
     def _after(self, rows: Tensor) -> Tensor:
@@ -139,9 +144,9 @@ class ReplayBuffer:
         following = rows + 1
         return torch.where(following % self.rows == 0, following - self.rows, following)
 
-    def _allocate(self, obs: Tree, action: Tensor) -> None:
-        def room(x: Tensor) -> Tensor:
-            return torch.zeros(self.num_envs * self.rows, *x.shape[2:], dtype=x.dtype)
+    def _allocate(self, obs: Tree, action: np.ndarray) -> None:
+        def room(x: np.ndarray) -> Tensor:
+            return torch.from_numpy(np.zeros((self.num_envs * self.rows, *x.shape[2:]), x.dtype))
 
         self.obs, self.action = tree_map(room, obs), room(action)
 
@@ -159,7 +164,7 @@ class ReplayBuffer:
             "reward": self.reward,
         }
         state: dict[str, Any] = {
-            "head": self.head.clone(),
+            "head": torch.from_numpy(self.head.copy()),
             "filled": self.filled,
             "rows": self.rows,
             "num_envs": self.num_envs,
@@ -180,9 +185,10 @@ class ReplayBuffer:
                 f"the checkpoint's replay buffer holds {state['rows']} rows for each of {state['num_envs']} envs, "
                 f"this run's {self.rows} for {self.num_envs}: keep --buffer_size and --num_envs"
             )
-        self.head, self.filled = state["head"].clone(), state["filled"]
+        self.head, self.filled = state["head"].numpy().copy(), state["filled"]
+        self.is_transition.zero_()  # rows that are not in the checkpoint are none
         if "obs" in state:
-            self._allocate(state["obs"], state["action"])
+            self._allocate(tree_map(lambda x: x.numpy(), state["obs"]), state["action"].numpy())
 
         def restore(room: Tensor, saved: Tensor) -> None:
             room.view(self.num_envs, self.rows, *room.shape[1:])[:, : saved.shape[1]] = saved

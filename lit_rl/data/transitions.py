@@ -1,12 +1,13 @@
 """The typed records that travel from environments to losses.
 
-Shapes: T vector steps, N envs, B minibatch, K finished episodes. Observations are trees (nested dicts and tuples) of tensors.
+Shapes: T vector steps, N envs, B minibatch, K finished episodes. Observations are trees (nested dicts and tuples). What environments made stands in numpy arrays on the host.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from lit_rl.functional.tree import Tree
@@ -20,12 +21,12 @@ class Steps(NamedTuple):
     """
 
     obs: Tree  # (T + 1, N, ...)
-    action: Tensor  # (T, N, ...), in the policy's own units
-    reward: Tensor  # (T, N) float32
-    terminated: Tensor  # (T, N) bool
-    truncated: Tensor  # (T, N) bool
-    valid: Tensor  # (T, N) bool
-    final_index: Tensor  # (K, 2) int64: (t, n) of each final observation
+    action: np.ndarray  # (T, N, ...), in the policy's own units
+    reward: np.ndarray  # (T, N) float32
+    terminated: np.ndarray  # (T, N) bool
+    truncated: np.ndarray  # (T, N) bool
+    valid: np.ndarray  # (T, N) bool
+    final_index: np.ndarray  # (K, 2) int64: (t, n) of each final observation
     final_obs: Tree  # (K, ...)
 
 

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,10 @@ from lit_rl.errors import UsageError
 RESULT = "result.json"
 PROGRESS = "progress.csv"
 FIXED = ("stage", "epoch", "env_steps", "updates", "time_total_s", "time_this_epoch_s")
+EXPECTED = (
+    *(f"Train/{name}" for name in ("return", "length", "episodes")),
+    *(f"Eval/{name}" for name in ("return", "return_std", "return_min", "return_max", "length", "episodes")),
+)
 
 Row = dict[str, Any]
 
@@ -31,17 +35,17 @@ Row = dict[str, Any]
 class Records(Checkpoint):
     """Appends a row to ``result.json`` and ``progress.csv`` in ``folder`` after each epoch, on rank 0.
 
-    ``columns`` names the metrics that later rows may have and the first has not (those of stage 2, or of an epoch in
-    which no episode ends), so that the table's header never has to change.
+    ``two_steps``: the table's header has columns for stage 2 from the start. A metric that nobody foresaw widens the
+    header later; the rows above it stay as they are and end where their columns end.
 
     A Checkpoint, because only those run after the module's own ``on_train_epoch_end``. It stands before LastCheckpoint:
     then the rows that a checkpoint counts are on disk before it is, and a resumed run cuts those that came later.
     """
 
-    def __init__(self, folder: str | Path, columns: Iterable[str] = ()) -> None:
+    def __init__(self, folder: str | Path, two_steps: bool = False) -> None:
         super().__init__()
         self.folder = Path(folder)
-        self.columns = tuple(columns)
+        self.two_steps = two_steps
         self._rows = 0
         self._time_total = 0.0  # seconds, over both stages and all resumes
         self._time_before = 0.0  # seconds that this epoch had taken when it was saved
@@ -87,7 +91,7 @@ class Records(Checkpoint):
         if not trainer.is_global_zero:
             return
         fixed = (policy.stage, trainer.current_epoch, policy.env_steps, policy.updates, self._time_total, seconds)
-        self._append(dict(zip(FIXED, fixed, strict=True)) | metrics)
+        self._append(metrics | dict(zip(FIXED, fixed, strict=True)))
         self._rows += 1
 
     def truncate_to(self, rows: int) -> None:
@@ -98,14 +102,18 @@ class Records(Checkpoint):
         result, progress = self.folder / RESULT, self.folder / PROGRESS
         header = _header(progress)
         size = result.stat().st_size if result.exists() else 0
+        row = {name: row[name] for name in dict.fromkeys([*FIXED, *row])}
         _append_line(result, _json_line(row))
         try:
-            if header and all(name in header for name in row):
-                _append_line(progress, _csv_lines(header, [row]))
+            if header is None:
+                _write_table(self.folder, _columns(row, self.two_steps))
+            elif new := [name for name in row if name not in header]:
+                above = progress.read_bytes().split(b"\n", 1)[1]
+                header += new
+                write_atomic(progress, _csv_line(header) + above + _csv_line([row.get(name) for name in header]))
             else:
-                known = header or [*FIXED, *self.columns]
-                _write_table(self.folder, [*known, *(name for name in row if name not in known)])
-        except UsageError:
+                _append_line(progress, _csv_line([row.get(name) for name in header]))
+        except BaseException:
             os.truncate(result, size)  # both files have the row, or none has
             raise
 
@@ -136,7 +144,7 @@ def truncate_to(folder: str | Path, rows: int) -> int:
         rank_zero_warn(f"{result} has {there} rows and the checkpoint counts {rows}: the others are lost")
     header = _header(progress)
     if _keep_lines(progress, there + 1 if there else 0) < there + 1 and there:
-        _write_table(Path(folder), header or list(FIXED))
+        _write_table(Path(folder), header or [*FIXED, *EXPECTED])
     return there
 
 
@@ -176,8 +184,16 @@ def _append_line(path: Path, line: bytes) -> None:
 def _write_table(folder: Path, header: list[str]) -> None:
     """Write ``progress.csv`` anew from ``result.json``, with at least the columns of ``header``."""
     rows = read_rows(folder)
-    names = dict.fromkeys([*header, *(name for row in rows for name in row)])
-    write_atomic(folder / PROGRESS, _csv_lines(names, [dict(zip(names, names, strict=True)), *rows]))
+    names = list(dict.fromkeys([*header, *(name for row in rows for name in row)]))
+    lines = [_csv_line(names), *(_csv_line([row.get(name) for name in names]) for row in rows)]
+    write_atomic(folder / PROGRESS, b"".join(lines))
+
+
+def _columns(row: Row, two_steps: bool) -> list[str]:
+    """The header of a table that begins with ``row``, which may lack a finished episode or an evaluation."""
+    names = [*FIXED, *EXPECTED, *row]
+    names += [f"Step2{name}" for name in names if two_steps and name.startswith("Eval/")]
+    return list(dict.fromkeys(names))
 
 
 def _header(path: Path) -> list[str] | None:
@@ -192,10 +208,9 @@ def _json_line(row: Row) -> bytes:
     return json.dumps(row, allow_nan=False).encode() + b"\n"
 
 
-def _csv_lines(names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
-    names = list(names)
+def _csv_line(cells: Iterable[Any]) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([row.get(name) for name in names] for row in rows)
+    csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue().encode()
 
 

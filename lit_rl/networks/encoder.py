@@ -46,6 +46,18 @@ class Encoder(nn.Module):
         # follows .to(dtype), which an encoder without weights would otherwise not notice
         self.register_buffer("like", torch.zeros(()), persistent=False)
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether observations are what the network sees: a one-dimensional box of floats."""
+        part = self.parts[0]
+        return (
+            len(self.parts) == 1
+            and isinstance(part, Flat)
+            and not part.flatten
+            and part.scale == 1.0
+            and not self.paths[0]
+        )
+
     def forward(self, obs: Tree) -> Tensor:
         dtype = self.like.dtype
         encoded = [part(_at(obs, path), dtype) for path, part in zip(self.paths, self.parts, strict=True)]

@@ -23,6 +23,11 @@ class Torso(nn.Module):
         self.mlp = mlp([self.encoder.features, *hidden_sizes], activation, output=activation)
         self.features = hidden_sizes[-1] if hidden_sizes else self.encoder.features
 
+    @property
+    def layers(self) -> list[nn.Module] | None:
+        """The layers one after the other, where nothing else happens to an observation; else None."""
+        return list(self.mlp) if self.encoder.is_identity else None
+
     def forward(self, obs: Tree) -> Tensor:
         features: Tensor = self.mlp(self.encoder(obs))
         return features

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 class FlatGroup:
     """Some parameters of a module, laid out one after the other in ``flat``.
 
-    Moving a module to a device or assigning to ``.data`` breaks the views; :meth:`attach` mends them.
+    Moving a module to a device or dtype or assigning to ``.data`` breaks the views; :meth:`attach` mends them.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -23,7 +23,8 @@ class FlatGroup:
         """Make every parameter a view of ``flat`` again, with its present value, on its present device."""
         with torch.no_grad():
             values = torch.cat([p.detach().reshape(-1) for p in self.parameters])
-            if self.flat.shape == values.shape and self.flat.device == values.device:
+            same = (self.flat.shape, self.flat.device, self.flat.dtype) == (values.shape, values.device, values.dtype)
+            if same:
                 self.flat.copy_(values)
             else:
                 self.flat.data = values

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from lit_rl.algorithms.base import Loss
 from lit_rl.errors import NumericsError
 from lit_rl.optimize.flat import FlatGroup
+from lit_rl.optimize.optimizers import KINDS, FlatAdam
 
 
 class GradientStep:
@@ -19,7 +20,8 @@ class GradientStep:
 
     Args:
         groups: parameters by group name.
-        make_optimizer: from one parameter group per name (flat parameter and name) to the torch optimizer.
+        optimizer: the kind of optimizer, a name in :data:`lit_rl.optimize.optimizers.KINDS`.
+        settings: its settings.
         clip: largest norm (or absolute value) of a group's gradient; None leaves it as it is.
         clip_algorithm: what ``clip`` limits.
     """
@@ -27,13 +29,16 @@ class GradientStep:
     def __init__(
         self,
         groups: Mapping[str, list[nn.Parameter]],
-        make_optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
+        optimizer: str = "adam",
+        settings: Mapping[str, Any] | None = None,
         clip: float | None = None,
         clip_algorithm: Literal["norm", "value"] = "norm",
     ) -> None:
         self.groups = {name: FlatGroup(parameters) for name, parameters in groups.items()}
+        self._index = {name: i for i, name in enumerate(self.groups)}
         self.clip, self.clip_algorithm = clip, clip_algorithm
-        self.optimizer = make_optimizer([{"params": [g.flat], "name": name} for name, g in self.groups.items()])
+        flat_groups = [{"params": [g.flat], "name": name} for name, g in self.groups.items()]
+        self.optimizer: torch.optim.Optimizer = KINDS[optimizer](flat_groups, **(settings or {}))
 
     def attach(self) -> None:
         """Mend flat groups whose module was moved since."""
@@ -56,10 +61,16 @@ class GradientStep:
             dist.all_reduce(flat)
             flat /= dist.get_world_size()
         self._clip(group, flat)
-        target.flat.grad = flat
-        self.optimizer.step()
-        target.flat.grad = None
+        self._step(group, target, flat)
         return {name: x.detach() for name, x in loss.metrics.items()}, _detach(loss.aux)
+
+    def _step(self, name: str, group: FlatGroup, gradient: Tensor) -> None:
+        if isinstance(self.optimizer, FlatAdam):
+            self.optimizer.step_group(self._index[name], gradient)
+        else:  # any other optimizer moves what has a gradient
+            group.flat.grad = gradient
+            self.optimizer.step()
+            group.flat.grad = None
 
     def _clip(self, group: str, gradient: Tensor) -> None:
         norm = float(gradient.norm())  # also the check for NaN: one read per update
@@ -74,9 +85,7 @@ class GradientStep:
 
     def set_lr(self, group: str, lr: float) -> None:
         """Set a group's learning rate."""
-        for settings in self.optimizer.param_groups:
-            if settings["name"] == group:
-                settings["lr"] = lr
+        self.optimizer.param_groups[self._index[group]]["lr"] = lr
 
 
 def _detach(aux: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,8 @@ class Policy(nn.Module):
         super().__init__()
         self.spaces = spaces
         action = spaces.action
-        self._start = np.asarray(action.start) if isinstance(action, gs.Discrete | gs.MultiDiscrete) else None
+        start = action.start if isinstance(action, gs.Discrete | gs.MultiDiscrete) else 0
+        self._start = np.asarray(start) if np.any(start) else None
 
     def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:
         """Actions for B observations: greedy without ``noise``, exploring with a row (B, K) of what :meth:`noise` drew."""
@@ -43,6 +45,10 @@ class Policy(nn.Module):
         """Exploration noise (steps, envs, K) for the vector steps that follow ``env_steps``, each of ``vector_step`` env steps."""
         raise NotImplementedError
 
+    def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+        """:meth:`act` with noise as a numpy function (obs, noise) → action on the live weights; None where there is none."""
+        return None
+
     def random(self, obs: Tree, noise: Tensor) -> Tensor:
         """Actions (B, ...) of a policy that knows nothing, made of the same noise as :meth:`act` takes."""
         raise NotImplementedError
@@ -51,10 +57,9 @@ class Policy(nn.Module):
         """The state (envs, ...) at the start of an episode, or None."""
         return None
 
-    def env_action(self, action: Tensor) -> np.ndarray:
-        """Actions (B, ...) as the environment takes them, with ``start`` added; environments run on the host."""
-        array: np.ndarray = action.cpu().numpy()
-        return array if self._start is None else array + self._start
+    def env_action(self, action: np.ndarray) -> np.ndarray:
+        """Actions (B, ...) as the environment takes them: indices get the space's ``start`` added."""
+        return action if self._start is None else action + self._start
 
 
 def action_mask(obs: Tree) -> Tensor | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from gymnasium import spaces as gs
@@ -13,6 +15,7 @@ from lit_rl.functional.distributions import mask_logits
 from lit_rl.functional.schedules import Schedule, values_at
 from lit_rl.functional.tree import Tree
 from lit_rl.networks.heads import QHead
+from lit_rl.networks.host import host_forward
 from lit_rl.networks.torso import Torso
 from lit_rl.policies.base import Acted, Policy, action_mask
 
@@ -27,12 +30,20 @@ class QNetwork(nn.Module):
         self.torso = Torso(spaces.observation, hidden_sizes, activation)
         self.head = QHead(self.torso.features, int(spaces.action.n), dueling)
 
+    @property
+    def layers(self) -> list[nn.Module] | None:
+        """The layers one after the other, where that is all there is; else None."""
+        torso = self.torso.layers
+        return None if torso is None or self.head.dueling else [*torso, self.head.linear]
+
     def forward(self, obs: Tree) -> Tensor:
         return mask_logits(self.head(self.torso(obs)), action_mask(obs))
 
 
 class EpsilonGreedy(Policy):
     """Epsilon-greedy over a Q-network; epsilon is a schedule over env steps, or fixed by :meth:`set_eps`."""
+
+    actor: QNetwork
 
     def __init__(self, spaces: Spaces, q: QNetwork, epsilon: Schedule) -> None:
         super().__init__(spaces)
@@ -67,6 +78,24 @@ class EpsilonGreedy(Policy):
         else:
             noise[..., 0] -= self.fixed_eps
         return noise
+
+    def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+        forward = host_forward(self.actor.layers)
+        if forward is None:
+            return None
+
+        def act(obs: np.ndarray, noise: np.ndarray) -> np.ndarray:
+            explore = noise[:, 0] < 0
+            action: np.ndarray
+            if explore.all():
+                action = noise[:, 1:].argmax(1)
+            else:
+                action = forward(obs).argmax(1)
+                if explore.any():
+                    action = np.where(explore, noise[:, 1:].argmax(1), action)
+            return action
+
+        return act
 
     def random(self, obs: Tree, noise: Tensor) -> Tensor:
         keys, mask = noise[:, 1:], action_mask(obs)

@@ -54,9 +54,7 @@ def test_bar_is_drawn_at_most_ten_times_a_second(monkeypatch: pytest.MonkeyPatch
 
 
 def test_log_file_gets_one_drawing_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawings = [
-        drawing for drawing in fit(monkeypatch, io.StringIO(), batches=50, epochs=3) if "epoch" in drawing
-    ]
+    drawings = [drawing for drawing in fit(monkeypatch, io.StringIO(), batches=50, epochs=3) if "epoch" in drawing]
     assert len(drawings) == 3
     assert "1,500 env steps" in drawings[-1]
 

@@ -31,7 +31,7 @@ def test_smaller_is_better_with_mode_min() -> None:
     stop = StopAtReturn("Eval/return", 20.0, "min")
     fit(CountingModule(), 3, [stop])
     assert stop.score == 20.0
-    assert not stop.is_enough(20.1) and not stop.is_enough(float("nan"))
+    assert not stop.met(20.1) and not stop.met(float("nan"))
 
 
 def test_sanity_check_cannot_end_a_fit() -> None:

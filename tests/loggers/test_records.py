@@ -70,8 +70,18 @@ def test_nan_and_infinity_are_null(tmp_path: Path) -> None:
     assert (table(tmp_path)[0]["Train/a"], table(tmp_path)[0]["Train/c"]) == ("", "0.1")
 
 
+def test_metric_cannot_take_the_place_of_a_counter(tmp_path: Path) -> None:
+    class Careless(CountingModule):
+        def on_train_epoch_end(self) -> None:
+            self.log("env_steps", 0.5)
+
+    fit(Careless(), 1, [Records(tmp_path)])
+    [row] = read_rows(tmp_path)
+    assert row["env_steps"] == 20 and next(iter(row)) == "stage"
+
+
 def test_second_stage_goes_on_in_the_same_files_without_touching_a_byte(tmp_path: Path) -> None:
-    fit(CountingModule(), 2, [Records(tmp_path, columns=["Eval/return", "Step2Eval/return"])])
+    fit(CountingModule(), 2, [Records(tmp_path, two_steps=True)])
     first, first_table = (tmp_path / "result.json").read_bytes(), (tmp_path / "progress.csv").read_bytes()
     fit(CountingModule(stage=2, first_env_step=40), 2, [Records(tmp_path)])
     assert (tmp_path / "result.json").read_bytes().startswith(first)
@@ -88,9 +98,19 @@ def test_second_stage_goes_on_in_the_same_files_without_touching_a_byte(tmp_path
     assert totals == sorted(totals) and totals[2] > totals[1]
 
 
-def test_metric_that_comes_late_widens_the_table(tmp_path: Path) -> None:
-    fit(CountingModule(silent_epochs=[0]), 2, [Records(tmp_path)])
-    assert [row["Train/return"] for row in table(tmp_path)] == ["", "4.1"]
+def test_metric_that_nobody_foresaw_widens_the_header_and_no_row_above_it(tmp_path: Path) -> None:
+    class Late(CountingModule):
+        def on_train_epoch_end(self) -> None:
+            if self.current_epoch == 1:
+                self.log("Train/surprise, late", 0.5)
+
+    fit(Late(), 1, [Records(tmp_path), LastCheckpoint(tmp_path)])
+    [header, row] = (tmp_path / "progress.csv").read_text().splitlines()
+    assert header.startswith("stage,epoch,env_steps,updates,time_total_s,time_this_epoch_s,Train/return,Train/length,")
+    fit(Late(), 3, [Records(tmp_path), LastCheckpoint(tmp_path)], ckpt_path=tmp_path / "last.ckpt")
+    lines = (tmp_path / "progress.csv").read_text().splitlines()
+    assert (lines[0], lines[1]) == (f'{header},"Train/surprise, late"', row)
+    assert [row["Train/surprise, late"] for row in table(tmp_path)] == [None, "0.5", ""]
 
 
 def test_resumed_run_keeps_its_rows_byte_for_byte_and_cuts_later_ones(tmp_path: Path) -> None:
@@ -100,15 +120,14 @@ def test_resumed_run_keeps_its_rows_byte_for_byte_and_cuts_later_ones(tmp_path: 
                 raise RuntimeError("killed")
             super().on_train_epoch_end(trainer, pl_module)
 
-    columns = ["Eval/return", "Train/return"]
     with pytest.raises(RuntimeError, match="killed"):
-        fit(CountingModule(), 5, [Records(tmp_path, columns), KilledBeforeCheckpoint(tmp_path)])
+        fit(CountingModule(), 5, [Records(tmp_path), KilledBeforeCheckpoint(tmp_path)])
     before, table_before = (tmp_path / "result.json").read_bytes(), (tmp_path / "progress.csv").read_bytes()
     assert len(read_rows(tmp_path)) == 3
     with open(tmp_path / "result.json", "ab") as file:
         file.write(b'{"stage": 1, "epo')
     module = CountingModule()
-    fit(module, 5, [Records(tmp_path, columns), LastCheckpoint(tmp_path)], ckpt_path=tmp_path / "last.ckpt")
+    fit(module, 5, [Records(tmp_path), LastCheckpoint(tmp_path)], ckpt_path=tmp_path / "last.ckpt")
     assert module.trained_epochs == [2, 3, 4]
     after, table_after = (tmp_path / "result.json").read_bytes(), (tmp_path / "progress.csv").read_bytes()
     assert after.splitlines()[:2] == before.splitlines()[:2]

@@ -1,0 +1,79 @@
+"""The command line: ``lit-rl train --two_steps``, and the same run from Python, ``lit_rl.train(two_steps=True)``.
+
+``arguments`` reads what was typed, ``parser`` knows every flag, ``resolve`` turns both into the pipeline's Settings.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from typing import Any
+
+from lit_rl import __version__
+from lit_rl.errors import EnvError, NumericsError, UsageError
+
+COMMANDS = {"train": ("lit_rl.cli.train_command", "learn a policy, refine it (--two_steps), test it, keep the best")}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run ``lit-rl <command> ...``.
+
+    Returns:
+        The exit code: 0, 1 where the run failed while it ran, or 2 where it could not be started as it was asked for.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # the console script finds a user's own my_algos.py as `python train.py` does
+    try:
+        return _dispatch(argv)
+    except UsageError as error:
+        print(f"lit-rl: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except (EnvError, NumericsError) as error:
+        print(f"lit-rl: error: {error}", file=sys.stderr)
+        return 1
+
+
+def train(**settings: Any) -> dict[str, Any]:
+    """Train as ``lit-rl train`` does, with the flag names as keywords: ``train(two_steps=True, lr=1e-3)``.
+
+    Values may be what flags cannot say: a function that makes the env, callbacks, a strategy. ``config`` is a file, a
+    dict, or a list of them, and loses to the other keywords.
+
+    Returns:
+        What summary.json holds.
+
+    Raises:
+        UsageError: settings that cannot be used; nothing has been created.
+        EnvError: the environment raised or broke Gymnasium's rules.
+        NumericsError: a NaN or infinite observation, reward, loss or weight.
+    """
+    from lit_rl.cli.arguments import from_python
+    from lit_rl.cli.train_command import run_request
+
+    return run_request(from_python(settings))
+
+
+def _dispatch(argv: list[str]) -> int:
+    command = argv[0] if argv else "--help"
+    if command == "--version" or (command in COMMANDS and "--version" in argv):
+        print(__version__)
+        return 0
+    if command in COMMANDS:
+        run: Any = importlib.import_module(COMMANDS[command][0]).main
+        return int(run(argv[1:]))
+    if command in ("-h", "--help"):
+        print(_usage())
+        return 0 if argv else 2
+    near = difflib.get_close_matches(command, COMMANDS, 1)
+    hint = f"did you mean {near[0]}? " if near else "give the command first: lit-rl train --two_steps. "
+    raise UsageError(f"unknown command {command}; {hint}Commands: {', '.join(COMMANDS)}")
+
+
+def _usage() -> str:
+    lines = [f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(
+        ["usage: lit-rl <command> [--flag value ...]", "", *lines, "", "lit-rl <command> --help has the flags"]
+    )

@@ -1,0 +1,152 @@
+"""What was typed, before it means anything: flags, config files and inline configs, by setting name.
+
+Nothing here knows a flag, so the algorithm can be read off before the parser that belongs to it is built.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lit_rl.errors import UsageError
+
+ALIASES = {"run": "algo"}
+ACTIONS = ("help", "print_config")  # flags that do something instead of setting something
+
+
+@dataclass
+class Request:
+    """The settings that were typed, raw, and where each came from (for messages: " (in my.yaml)", "" for a flag)."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origin: dict[str, str] = field(default_factory=dict)
+    actions: set[str] = field(default_factory=set)
+
+    def add(self, values: Mapping[Any, Any], origin: str) -> None:
+        """Lay ``values`` over what is there."""
+        for key in values:
+            if not isinstance(key, str):
+                raise UsageError(f"{key!r}{origin} is no setting: the keys of a config are flag names")
+            name = ALIASES.get(key, key)
+            if name != key and name in values:
+                raise UsageError(f"{key} and {name}{origin} say the same: give one of them")
+            self.values[name] = values[key]
+            self.origin[name] = origin
+
+
+def from_argv(argv: list[str]) -> Request:
+    """Read ``--name value``, ``--name=value`` and bare ``--name`` (True); configs lie below flags wherever they stand.
+
+    Raises:
+        UsageError: a stray word, or a config that cannot be read.
+    """
+    request, configs, flags = Request(), [], {}
+    tokens = list(argv)
+    while tokens:
+        token = tokens.pop(0)
+        name, equals, value = ("help", "", "") if token == "-h" else token[2:].partition("=")
+        if token != "-h" and (not token.startswith("--") or not name):
+            raise UsageError(f"unexpected argument {token}: settings are given as --name value")
+        if name in ACTIONS:
+            if equals:
+                raise UsageError(f"--{name} takes no value")
+            request.actions.add(name)
+            continue
+        if not equals and tokens and not tokens[0].startswith("--") and tokens[0] != "-h":
+            equals, value = "=", tokens.pop(0)
+        if name == "config":
+            if not value:
+                raise UsageError("--config needs a file, or settings such as '{\"gamma\": 0.98}'")
+            configs.append(value)
+        else:
+            name = ALIASES.get(name, name)
+            flags[name] = value if equals else True
+    for config in configs:
+        request.add(*read_config(config))
+    request.add(flags, "")
+    return request
+
+
+def from_python(settings: dict[str, Any]) -> Request:
+    """The request that keywords make."""
+    request = Request()
+    configs = settings.pop("config", [])
+    for config in configs if isinstance(configs, list | tuple) else [configs]:
+        request.add(*((config, " (in config)") if isinstance(config, dict) else read_config(os.fspath(config))))
+    request.add({name: _plain(value) for name, value in settings.items()}, "")
+    return request
+
+
+def read_config(text: str) -> tuple[dict[Any, Any], str]:
+    """The settings of a YAML or JSON file, or of inline YAML or JSON, and how messages say where they stand.
+
+    Raises:
+        UsageError: no such file, or neither YAML nor JSON, or no mapping.
+    """
+    inline = text.lstrip().startswith(("{", "[")) or "\n" in text or ": " in text
+    shown = "the inline config" if inline else text
+    try:
+        found = load_yaml(text if inline else Path(text).read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--config {text} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise UsageError(f"--config: {shown} is neither YAML nor JSON: {' '.join(str(error).split())}") from None
+    if found is None:
+        return {}, ""
+    if not isinstance(found, dict):
+        raise UsageError(f"--config: {shown} must hold settings by flag name, such as '{{\"gamma\": 0.98}}'")
+    return found, f" (in {shown})"
+
+
+def load_yaml(text: str) -> Any:
+    """YAML with the numbers of YAML 1.2: 1e-3 is a float and 10:00:00:00 a string."""
+    return yaml.load(text, Loader=_Loader)
+
+
+def dump_yaml(values: dict[str, Any]) -> str:
+    """What :func:`load_yaml` reads back to the same values; a setting stands on a line."""
+    return "".join(yaml.dump({k: v}, Dumper=_Dumper, sort_keys=False, width=math.inf) for k, v in values.items())
+
+
+def _plain(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+class _Loader(yaml.SafeLoader):
+    pass
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_list(self, data: Any) -> yaml.SequenceNode:
+        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
+
+
+_Dumper.add_representer(list, _Dumper.represent_list)
+
+
+def _numbers_of_yaml_1_2(kind: type[_Loader] | type[_Dumper]) -> None:
+    replaced = {f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp")}
+    kind.yaml_implicit_resolvers = {
+        first: [(tag, regexp) for tag, regexp in resolvers if tag not in replaced]
+        for first, resolvers in kind.yaml_implicit_resolvers.items()
+    }
+    integer = re.compile(r"^(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)$")
+    number = re.compile(
+        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+    )
+    kind.add_implicit_resolver("tag:yaml.org,2002:int", integer, list("-+0123456789"))
+    kind.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789."))
+
+
+_numbers_of_yaml_1_2(_Loader)
+_numbers_of_yaml_1_2(_Dumper)

@@ -1,0 +1,58 @@
+"""The sizes of an iteration, which must fit into an epoch and hold whole steps of all envs."""
+
+from __future__ import annotations
+
+import math
+
+from lit_rl.cli.stages import StagePlan
+from lit_rl.cli.trainer_flags import world_size
+from lit_rl.data.plans import fit_iteration
+from lit_rl.errors import UsageError
+
+
+def fit_iterations(plan: StagePlan, num_envs: int, notes: list[str]) -> None:
+    """Give the stage an iteration that divides an epoch, and a ``collect_per_step`` that divides the iteration.
+
+    Numbers that were typed stay as they are; the others become the largest that fit, which ``notes`` then say.
+
+    Raises:
+        UsageError: a typed number does not fit; the message has the nearest that do.
+    """
+    values = plan.values
+    if "steps_per_iteration" not in values:
+        return
+    epoch, wanted, collect = values["step_per_epoch"], values["steps_per_iteration"], values.get("collect_per_step", 1)
+    if min(epoch, wanted, collect) < 1:
+        return  # out of range, as the dataclasses will say
+    vector = num_envs * world_size(values)
+    typed, collect_typed = "steps_per_iteration" in plan.typed, "collect_per_step" in plan.typed
+    if collect_typed and not typed and epoch % collect:
+        raise _no_divisor(plan, "collect_per_step", f"step_per_epoch {epoch}", _divisors(epoch))
+    fitted = fit_iteration(wanted, epoch, math.lcm(vector, collect) if collect_typed and not typed else vector)
+    if fitted != wanted and typed:
+        whole = f", and be a multiple of the {vector} env steps that all envs make at once" if vector > 1 else ""
+        raise _no_divisor(plan, "steps_per_iteration", f"step_per_epoch {epoch}{whole}", _divisors(epoch, vector))
+    if fitted % collect and collect_typed:
+        raise _no_divisor(plan, "collect_per_step", f"steps_per_iteration {fitted}", _divisors(fitted))
+    changed = []
+    if fitted != wanted:
+        changed.append(f"steps_per_iteration is {fitted} instead of {wanted}")
+        values["steps_per_iteration"] = fitted
+    if fitted % collect:
+        values["collect_per_step"] = max(n for n in _divisors(fitted) if n <= collect)
+        changed.append(f"collect_per_step is {values['collect_per_step']} instead of {collect}")
+    if changed:
+        notes.append(f"{' and '.join(changed)}: an epoch is {epoch} env steps")
+
+
+def _divisors(number: int, step: int = 1) -> list[int]:
+    return [n for n in range(step, number + 1, step) if number % n == 0]
+
+
+def _no_divisor(plan: StagePlan, name: str, whole: str, allowed: list[int]) -> UsageError:
+    value = plan.values[name]
+    near = [n for n in allowed if n < value][-1:] + [n for n in allowed if n > value][:1]
+    if not near:
+        whole += ", which nothing does: change --step_per_epoch or --num_envs"
+    use = f": use {' or '.join(map(str, near))}" if near else ""
+    return UsageError(f"{plan.names.get(name, f'--{name}')} {value} must divide {whole}{use}")

@@ -1,0 +1,176 @@
+"""What a stage is made of, by flag name, weakest first.
+
+Stage 1: defaults < tuned settings < configs < flags.
+Stage 2: defaults of its algorithm < its tuned settings < what was typed for stage 1 < the ``_2`` flags < ``--step2``.
+Of the tuned ``_2`` settings those count that nothing typed for stage 1 speaks about.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lit_rl.algorithms import algorithm_name, find_algorithm
+from lit_rl.cli.arguments import ALIASES
+from lit_rl.cli.parser import TRAINER, FlagParser, describe, nearest
+from lit_rl.cli.trainer_flags import own_defaults
+from lit_rl.errors import UsageError
+from lit_rl.functional.schedules import final_value
+from lit_rl.pipeline import find_module
+
+Values = dict[str, Any]
+
+STAGE_GROUPS = ("data", "evaluation", "algorithm", "limits", TRAINER)
+# One datamodule serves both stages, so these cannot differ between them.
+OF_THE_RUN = ("episode_per_test", "num_test_envs", "test_episodes", "default_root_dir")
+LIMITS = {"max_steps": -1, "max_time": None, "total_timesteps": None}  # and their values that limit nothing
+DEFAULT_MAX_EPOCHS = 100
+NEXT_LR = 0.3  # stage 2's learning rate, times the last one of stage 1
+
+
+@dataclass
+class StagePlan:
+    """A stage by flag name: the values that count, and the names that somebody typed."""
+
+    parser: FlagParser
+    values: Values  # every field of the stage, and pl.Trainer's parameters that differ from Lightning's own
+    typed: set[str]
+    names: dict[str, str] = dataclasses.field(default_factory=dict)  # what messages call a setting, where not --name
+    module: str | None = None
+    copies: bool = False  # whether objects that belong to one Trainer must be copied
+
+
+def of_stage(parser: FlagParser, values: Values) -> Values:
+    """The values that belong to a stage rather than to the run."""
+    return {name: value for name, value in values.items() if parser.group_of(name) in STAGE_GROUPS}
+
+
+def first_stage(parser: FlagParser, tuned_1: Values, typed: Values) -> StagePlan:
+    """The first stage: see the module's docstring for what counts."""
+    given = of_stage(parser, tuned_1) | of_stage(parser, typed)
+    values = _defaults(parser) | given
+    values |= own_defaults(values)
+    values["max_epochs"] = _max_epochs([typed.get("max_epochs")], [tuned_1.get("max_epochs")], typed)
+    return StagePlan(parser, values, set(of_stage(parser, typed)))
+
+
+def _defaults(parser: FlagParser) -> Values:
+    return {name: copy.copy(parser.defaults[name]) for group in STAGE_GROUPS[:-1] for name in parser.groups[group]}
+
+
+def _max_epochs(typed: list[Any], tuned_: list[Any], limits: Values) -> int:
+    """Epochs of a stage: the first typed number; else none beside another limit; else the first tuned one, or 100."""
+    limited = any(limits.get(name, nothing) != nothing for name, nothing in LIMITS.items())
+    candidates = [*typed, *([-1] if limited else tuned_), DEFAULT_MAX_EPOCHS]
+    return int(next(epochs for epochs in candidates if epochs is not None))
+
+
+@dataclass
+class Step2:
+    """What ``--step2`` says: stage 2's algorithm (by its flags), a user's own LitPolicy, and checked settings."""
+
+    parser: FlagParser
+    module: str | None
+    settings: Values
+
+
+def second_stage(first: StagePlan, step2: Step2, tuned_2: Values, typed: Values, notes: list[str]) -> StagePlan:
+    """The second stage: see the module's docstring for what counts."""
+    parser, second, own = first.parser, step2.parser, step2.settings
+    inherited = _inherited(second, parser, typed, notes)
+    given_2 = _second_flags(parser, tuned_2, typed)
+    values = _defaults(second) | of_stage(second, tuned_2) | inherited | own
+    values |= own_defaults(values)
+    names = {name: f"--step2: {name}" for name in own}
+    for name in ("patience", "average_weights"):
+        if name not in own:
+            values[name], names[name] = given_2.get(f"{name}_2", parser.defaults[f"{name}_2"]), f"--{name}_2"
+    for name in second.groups["algorithm"]:
+        if name in own or values[name] is None:
+            continue
+        if is_lr(name) and given_2.get("lr_2") is not None:
+            values[name], names[name] = given_2["lr_2"], "--lr_2"
+        elif is_lr(name):
+            values[name] = NEXT_LR * _final(name, first.values[name] if name in first.values else values[name])
+        elif is_schedule(second.hints[name]):
+            values[name] = _final(name, values[name])
+    typed_epochs = [own.get("max_epochs"), typed.get("max_epochs_2"), typed.get("max_epochs")]
+    tuned_epochs = [tuned_2.get("max_epochs_2"), tuned_2.get("max_epochs")]
+    values["max_epochs"] = _max_epochs(typed_epochs, tuned_epochs, inherited | own)
+    if "max_epochs" not in own and typed.get("max_epochs_2") is not None:
+        names["max_epochs"] = "--max_epochs_2"
+    return StagePlan(second, values, set(inherited) | set(own), names, step2.module, copies=True)
+
+
+def _inherited(second: FlagParser, parser: FlagParser, typed: Values, notes: list[str]) -> Values:
+    """What was typed for stage 1 and exists in stage 2; what does not is said."""
+    found = of_stage(parser, typed)
+    if second is parser:
+        return found
+    lost = [name for name in found if name not in second.hints]
+    if lost:
+        notes.append(f"stage 2: {second.algo} has no {', '.join(lost)}: what was given holds in stage 1 only")
+    return second.check({n: v for n, v in found.items() if n in second.hints}, " (given for stage 1, in stage 2)")
+
+
+def _second_flags(parser: FlagParser, tuned_2: Values, typed: Values) -> Values:
+    """The ``_2`` settings that were given; a tuned learning rate does not count where one was typed for stage 1."""
+    names = [name for name in parser.groups["stage 2"] if name.endswith("_2")]
+    typed_lr = any(map(is_lr, typed))
+    found = {n: tuned_2[n] for n in names if n in tuned_2 and not (n == "lr_2" and typed_lr)}
+    return found | {n: typed[n] for n in names if n in typed}
+
+
+def read_step2(parser: FlagParser, step2: Mapping[str, Any]) -> Step2:
+    """Check ``--step2`` against the flags of its algorithm (stage 1's, ``parser``, if it names none).
+
+    Raises:
+        UsageError: an unknown setting, one that holds for the whole run, or a value of the wrong type.
+    """
+    step2 = {ALIASES.get(name, name): value for name, value in step2.items()}
+    module, algo = step2.pop("module", None), step2.pop("algo", None)
+    if isinstance(module, type):
+        module = f"{module.__module__}:{module.__qualname__}"
+    if module is not None:
+        find_module(str(module))  # raises before anything is created
+    algorithm = parser.algorithm if algo is None else find_algorithm(algo_name(algo, "--step2: algo"))
+    second = parser if algorithm is parser.algorithm else FlagParser(algorithm)
+    allowed = [n for group in STAGE_GROUPS for n in second.groups[group] if n not in OF_THE_RUN]
+    for name in step2:
+        if name not in second.hints:
+            raise UsageError(f"--step2: unknown setting {name}; {nearest(name, [*allowed, 'algo', 'module'])}")
+        if name in second.groups["stage 2"]:
+            plain = name.removesuffix("_2")
+            raise UsageError(f"--step2: {name} does not belong here; use {plain if plain in allowed else 'the flag'}")
+        if name not in allowed:
+            raise UsageError(f"--step2: {name} holds for the whole run; give it as --{name}")
+    return Step2(second, module, second.check(step2, prefix="--step2: "))
+
+
+def is_lr(name: str) -> bool:
+    """Whether a setting is a learning rate, which stage 2 lowers."""
+    return name == "lr" or name.endswith("_lr")
+
+
+def _final(name: str, schedule: Any) -> float:
+    try:
+        return final_value(schedule)
+    except (IndexError, TypeError):
+        raise UsageError(f"--{name} {schedule} is no schedule: give a number or [[env_step, value], ...]") from None
+
+
+def is_schedule(hint: Any) -> bool:
+    """Whether a setting may be given as [[env_step, value], ...]."""
+    return describe(list[list[float]]) in describe(hint)
+
+
+def algo_name(algo: Any, shown: str) -> str:
+    """The name of an algorithm that was given by name or, from Python, as a class."""
+    if isinstance(algo, type):
+        return algorithm_name(algo)
+    if not isinstance(algo, str):
+        raise UsageError(f"{shown} needs the name of an algorithm, or your own as module:Class")
+    return algo

@@ -1,0 +1,58 @@
+"""``lit-rl train``: from what was typed to a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lit_rl.cli.arguments import Request, dump_yaml, from_argv
+from lit_rl.errors import UsageError
+
+
+def main(argv: list[str]) -> int:
+    """Train, or print what ``--help`` and ``--print_config`` ask for."""
+    request = from_argv(argv)
+    if "help" in request.actions:
+        print(_help(request), end="")
+    elif "print_config" in request.actions:
+        from lit_rl.cli.resolve import resolve
+
+        print(dump_yaml(resolve(request).flat), end="")
+    else:
+        run_request(request)
+    return 0
+
+
+def run_request(request: Request) -> dict[str, Any]:
+    """Put the run together, say what was decided for the user, and run it.
+
+    Returns:
+        What summary.json holds.
+
+    Raises:
+        UsageError: settings that cannot be used; nothing has been created.
+    """
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
+    from lightning_utilities.core.rank_zero import rank_zero_only
+
+    from lit_rl.cli.resolve import resolve
+    from lit_rl.cli.trainer_flags import try_out
+    from lit_rl.pipeline import run
+
+    resolved = resolve(request)
+    settings = resolved.settings
+    for stage in filter(None, (settings.stage1, settings.stage2)):
+        try_out(stage.trainer)
+    if getattr(rank_zero_only, "rank", 0) == 0:
+        for note in resolved.notes:
+            print(note, flush=True)
+    try:
+        return run(settings)
+    except MisconfigurationException as error:
+        raise UsageError(f"Lightning: {error}") from error
+
+
+def _help(request: Request) -> str:
+    from lit_rl.cli.parser import build_parser
+    from lit_rl.pipeline import RunConfig
+
+    return build_parser(str(request.values.get("algo", RunConfig.algo))).format_help()

@@ -1,0 +1,115 @@
+"""The two stages, top to bottom: learn, refine, test, keep the best."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from dataclasses import asdict
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from lit_rl.checkpoint import copy_atomic, load, write_atomic
+from lit_rl.datamodule import ExperienceDataModule
+from lit_rl.loggers.curve import draw_curve
+from lit_rl.loggers.params import write_params
+from lit_rl.loggers.summary import summary_json, summary_table
+from lit_rl.pipeline.folder import make_folder
+from lit_rl.pipeline.settings import LimitConfig, RunConfig, Settings, Stage2Config, StageSettings
+from lit_rl.pipeline.stage import Stage, build_policy, find_module, run_stage
+
+__all__ = ["LimitConfig", "RunConfig", "Settings", "Stage2Config", "StageSettings", "find_module", "run"]
+
+
+def run(settings: Settings) -> dict[str, Any]:
+    """Learn (stage 1), refine (stage 2), test the best policy, and leave everything in the run's folder.
+
+    Returns:
+        What summary.json holds.
+
+    Raises:
+        UsageError: the settings cannot be used; nothing has been created.
+    """
+    started = time.perf_counter()
+    prepare_process(settings.run)
+    data = make_data(settings)
+    try:
+        policy = build_policy(settings.stage1, data, 1)
+        if settings.run.ckpt_path is not None:
+            policy.load_weights(load(settings.run.ckpt_path)["state_dict"])
+            policy.algorithm.start_from_policy()
+        second = None if settings.stage2 is None else build_policy(settings.stage2, data, 2)
+        folder = make_folder(settings)
+        write_params(folder, asdict(settings), seed=settings.run.seed)
+
+        logger, two_steps = settings.run.logger, second is not None
+        last = stage1 = run_stage(policy, settings.stage1, data, folder, logger, two_steps)
+        if second is not None and settings.stage2 is not None:
+            second.start_from(stage1.load_best().best_policy)
+            last = run_stage(second, settings.stage2, data, folder, logger, two_steps)
+
+        began = time.perf_counter()
+        test = run_test(last, data)
+        best = folder / "best.ckpt"
+        save_best(last, best)
+        summary = {
+            "stage1": stage1.summary(),
+            "stage2": None if second is None else last.summary(),
+            "test": test | {"seconds": time.perf_counter() - began},
+            "best_path": str(best),
+            "seconds": time.perf_counter() - started,
+        }
+        if last.trainer.is_global_zero:
+            write_atomic(folder / "summary.json", summary_json(summary))
+            draw_curve(folder)
+            print(summary_table(summary))
+        return summary
+    finally:
+        data.close()
+
+
+def prepare_process(run: RunConfig) -> None:
+    """Seed this process and set its threads."""
+    torch.set_num_threads(run.num_threads)
+    torch.set_flush_denormal(True)  # Adam's moments of dead units go denormal: 1.4 times slower otherwise
+    pl.seed_everything(run.seed, verbose=False)
+    # Lightning's lines on accelerators, tips and reached limits would stand between the lines that a user reads
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")
+    warnings.filterwarnings("ignore", ".*isinstance\\(treespec, LeafSpec\\)")
+    warnings.filterwarnings("ignore", "The '\\w+_dataloader' does not have many workers")
+
+
+def make_data(settings: Settings) -> ExperienceDataModule:
+    """The one datamodule that serves both stages and the test."""
+    env, evaluation = settings.env, settings.stage1.evaluation
+    return ExperienceDataModule(
+        env.env,
+        env.env_config,
+        env.num_envs,
+        env.vector_env,
+        step_per_epoch=settings.stage1.data.step_per_epoch,
+        episode_per_test=evaluation.episode_per_test,
+        num_test_envs=evaluation.num_test_envs,
+        test_episodes=evaluation.test_episodes,
+        seed=settings.run.seed,
+    )
+
+
+def run_test(stage: Stage, data: ExperienceDataModule) -> dict[str, Any]:
+    """Score the stage's best policy on episodes that no evaluation has played."""
+    policy = stage.load_best()
+    stage.trainer.test(policy, datamodule=data, verbose=False)
+    found = {name.removeprefix("Test/"): x for name, x in policy.reported.items() if name.startswith("Test/")}
+    found["return_mean"] = found.pop("return")
+    return found | {"episodes": int(found["episodes"])}
+
+
+def save_best(stage: Stage, path: Any) -> None:
+    """Keep the winner under its final name; without a kept file that is the policy as it is."""
+    if stage.best.path is None:
+        stage.trainer.save_checkpoint(path, weights_only=True)
+    elif stage.trainer.is_global_zero:
+        copy_atomic(stage.best.path, path)

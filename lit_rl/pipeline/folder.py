@@ -1,0 +1,54 @@
+"""The run's folder."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+from lit_rl.errors import UsageError
+from lit_rl.pipeline.settings import Settings
+
+FOLDER = "LIT_RL_FOLDER"  # where rank 0 tells the ranks that it starts which folder is theirs
+
+
+def make_folder(settings: Settings) -> Path:
+    """Make ``<output_dir>/<experiment>``, atomically; ranks that were started by rank 0 take the one it made.
+
+    Raises:
+        UsageError: it exists already, or cannot be made.
+    """
+    run, base = settings.run, Path(settings.run.output_dir)
+    if FOLDER in os.environ and os.environ.get("LOCAL_RANK", "0") != "0":
+        return Path(os.environ[FOLDER])
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        folder = _make(base, run.experiment_name) if run.experiment_name else _make_new(base, settings)
+    except OSError as error:
+        raise UsageError(f"--output_dir {base} cannot be written: {error.strerror or error}") from None
+    os.environ[FOLDER] = str(folder)
+    return folder
+
+
+def _make(base: Path, name: str) -> Path:
+    try:
+        (base / name).mkdir()
+    except FileExistsError:
+        raise UsageError(f"{base / name} exists already: choose another --experiment_name") from None
+    return base / name
+
+
+def _make_new(base: Path, settings: Settings) -> Path:
+    """A folder of the default name, numbered where another run began in the same second."""
+    algo, env = settings.run.algo.rpartition(":")[2], settings.env.env
+    safe = "".join(c if c.isalnum() or c in "-_.+" else "-" for c in env)
+    name = f"{algo}_{safe}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    number = 0
+    while True:
+        folder = base / (f"{name}_{number}" if number else name)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder

@@ -1,0 +1,102 @@
+"""Everything that a run is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lit_rl.algorithms.base import AlgorithmConfig
+from lit_rl.data.config import DataConfig, EvalConfig, at_least
+from lit_rl.envs.config import EnvConfig
+from lit_rl.errors import UsageError
+
+LoggerKind = Literal["tensorboard", "csv", "wandb", "mlflow", "false"]
+
+
+@dataclass
+class RunConfig:
+    """run"""
+
+    algo: str = "DQN"
+    """Algorithm: a name (lit-rl list shows them) or your own as module:Class. Alias: --run."""
+    seed: int = 0
+    """Seed of everything: weights, environments, exploration, sampling."""
+    experiment_name: str | None = None
+    """Name of the run's folder; <ALGO>_<ENV>_<date>_<time> by default."""
+    output_dir: str = "output"
+    """Folder that holds the runs."""
+    ckpt_path: str | None = None
+    """Start from the weights of this checkpoint, or of a run's best.ckpt, with counters at 0."""
+    num_threads: int = 1
+    """Threads of torch for one operation; more pays off from networks of about 256 x 256 on."""
+    logger: LoggerKind = "tensorboard"
+    """Lightning logger; result.json and progress.csv are written whatever it is."""
+    tuned: bool = True
+    """Use the tuned settings of this algorithm and environment where there are any; typed flags win."""
+
+    def __post_init__(self) -> None:
+        at_least("seed", self.seed, 0)
+        at_least("num_threads", self.num_threads, 1)
+        name = self.experiment_name
+        if name is not None and (
+            not name or name in (".", "..") or any(c in "/\\" or not c.isprintable() for c in name)
+        ):
+            raise UsageError(
+                f"--experiment_name {name!r} must be the name of a folder, without slashes or control characters"
+            )
+
+
+@dataclass
+class Stage2Config:
+    """stage 2"""
+
+    two_steps: bool = False
+    """Refine the best policy of stage 1 in a second stage with a Trainer of its own."""
+    lr_2: float | None = None
+    """Learning rate of stage 2; by default 0.3 times the last one of stage 1."""
+    max_epochs_2: int | None = None
+    """Epochs of stage 2; by default as many as stage 1 may take."""
+    patience_2: int = 6
+    """Evaluations without a better score that end stage 2."""
+    average_weights_2: float | None = 0.995
+    """Decay per update of the running average that stage 2 evaluates and keeps; null for the raw weights."""
+    step2: dict[str, Any] = field(default_factory=dict)
+    """Any other setting of stage 2 by flag name, '{"algo": "DQN", "n_step": 3}'; module: your own LitPolicy subclass."""
+
+    def __post_init__(self) -> None:
+        at_least("patience_2", self.patience_2, 1)
+
+
+@dataclass
+class LimitConfig:
+    """limits"""
+
+    total_timesteps: int | None = None
+    """Env steps of a stage, rounded up to a whole iteration; other limits: --max_epochs, --max_steps (updates), --max_time."""
+
+    def __post_init__(self) -> None:
+        if self.total_timesteps is not None:
+            at_least("total_timesteps", self.total_timesteps, 1)
+
+
+@dataclass
+class StageSettings:
+    """Everything that one stage is built from."""
+
+    algo: str
+    algorithm: AlgorithmConfig
+    evaluation: EvalConfig
+    data: DataConfig
+    limits: LimitConfig
+    trainer: dict[str, Any]  # keyword arguments of pl.Trainer, max_steps (updates) among them
+    module: str | None = None  # a user's own LitPolicy subclass, module:Class
+
+
+@dataclass
+class Settings:
+    """Everything that a run is built from."""
+
+    run: RunConfig
+    env: EnvConfig
+    stage1: StageSettings
+    stage2: StageSettings | None = None

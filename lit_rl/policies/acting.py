@@ -1,0 +1,58 @@
+"""How a collector asks a policy for actions: in numpy where the policy is a plain network on the CPU, else through torch."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from lit_rl.functional.tree import Tree, tree_map
+from lit_rl.policies.base import Policy
+
+
+class Actor(Protocol):
+    """A policy seen from the environments' side: observations and actions are numpy arrays."""
+
+    def act(self, obs: Tree, noise: np.ndarray, state: Tree) -> tuple[np.ndarray, Tree]:
+        """Exploring actions (N, ...) in the policy's units, and the policy's next state."""
+
+
+class TorchActor:
+    """Any policy, wherever it lives; what it sees goes to its device and its actions come back to the host's envs."""
+
+    def __init__(self, policy: Policy, random: bool = False) -> None:
+        self._policy, self._random = policy, random
+        self._device = next(policy.parameters()).device
+
+    def act(self, obs: Tree, noise: np.ndarray, state: Tree) -> tuple[np.ndarray, Tree]:
+        seen = tree_map(lambda x: torch.from_numpy(x).to(self._device), obs)
+        drawn = torch.from_numpy(noise).to(self._device)
+        if self._random:
+            return self._policy.random(seen, drawn).cpu().numpy(), state
+        action, state = self._policy.act(seen, drawn, state)
+        return action.cpu().numpy(), state
+
+
+class HostActor:
+    """A policy without state that can act in numpy."""
+
+    def __init__(self, policy: Policy) -> None:
+        act = policy.host_act()
+        assert act is not None
+        self._act = act
+
+    def act(self, obs: Tree, noise: np.ndarray, state: Tree) -> tuple[np.ndarray, Tree]:
+        return self._act(obs, noise), None
+
+
+def make_actor(policy: Policy, random: bool = False) -> Actor:
+    """The faster way to act with this policy as it stands; make it again after its weights were moved.
+
+    Args:
+        policy: acts, exploring.
+        random: act at random instead, whatever the policy.
+    """
+    if random or policy.host_act() is None:
+        return TorchActor(policy, random)
+    return HostActor(policy)
