@@ -149,6 +149,10 @@ class ExperienceDataModule(pl.LightningDataModule):
             self._test_envs = make_vector_env(self.env, self.env_config, count, how, autoreset="disabled")
         return play_episodes(policy, self._test_envs, self.spaces, seeds)
 
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Experience moves its own minibatches; episodes are plain numbers."""
+        return batch
+
     def take_episodes(self) -> list[Episode]:
         """The training episodes finished since the last call."""
         return [] if self.source is None else self.source.collector.take_episodes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -193,17 +194,15 @@ class LitPolicy(pl.LightningModule):
     def _report(self, metrics: dict[str, float]) -> None:
         """Metrics for callbacks by Lightning's log; while fitting, for loggers over env steps, exactly (not as float32)."""
         fitting = self.trainer.state.fn == TrainerFn.FITTING
-        self.log_dict(metrics if fitting else metrics | {"step": float(self.env_steps)}, logger=not fitting)
+        with warnings.catch_warnings():  # validate and test return only what is logged, where nobody logs it too
+            warnings.filterwarnings("ignore", ".*have no logger configured")
+            self.log_dict(metrics if fitting else metrics | {"step": float(self.env_steps)}, logger=not fitting)
         if self.trainer.sanity_checking:
             return
         self.reported |= metrics
         if fitting and self.trainer.is_global_zero:
             for logger in self.trainer.loggers:
                 logger.log_metrics(metrics, step=self.env_steps)
-
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Experience moves its own minibatches; episodes are plain numbers."""
-        return batch
 
     # ---- evaluation ----
 

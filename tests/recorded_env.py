@@ -1,9 +1,9 @@
-"""Environments whose observation says which step of which episode it is, so that every stored number has a known truth."""
+"""Environments whose observation says which step of which episode it is: every stored number has a known truth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -13,6 +13,7 @@ from torch import nn
 
 from lit_rl.data.collector import Collector
 from lit_rl.data.transitions import Steps
+from lit_rl.envs.config import VectorEnvKind
 from lit_rl.envs.spaces import Spaces
 from lit_rl.envs.vector import make_vector_env, probe
 from lit_rl.functional.tree import tree_map
@@ -32,13 +33,13 @@ def action_at(episode: int, t: int) -> int:
     return (episode + t) % ACTIONS
 
 
-class Recorded(gym.Env[np.ndarray, np.int64]):
+class Recorded(gym.Env[Any, Any]):
     """Observes [lane, episode, step of it]; its lane is its first reset seed.
 
-    Episode k lasts ``lengths[(k + lane) % len(lengths)]`` steps; every other episode is truncated, the others terminate.
+    Episode k lasts ``lengths[(k + lane) % len(lengths)]`` steps; every other episode is truncated.
     """
 
-    observation_space = gym.spaces.Box(0, 10_000, (3,), np.float32)
+    observation_space: Any = gym.spaces.Box(0, 10_000, (3,), np.float32)
     action_space = gym.spaces.Discrete(ACTIONS)
 
     def __init__(self, lengths: Sequence[int] = MIXED, reuses: bool = False) -> None:
@@ -52,13 +53,15 @@ class Recorded(gym.Env[np.ndarray, np.int64]):
         self.array[:] = self.lane, self.episode, self.t
         return self.array
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         if seed is not None:
             self.lane, self.episode = seed, -1
         self.episode, self.t = self.episode + 1, 0
         return self.obs(), {}
 
-    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         reward = reward_of(self.lane, self.episode, self.t, int(action))
         self.t += 1
         over = self.t == length_of(self.lane, self.episode, self.lengths)
@@ -69,7 +72,7 @@ class Recorded(gym.Env[np.ndarray, np.int64]):
 class RecordedDict(Recorded):
     """The same in a dict with a nested tuple."""
 
-    observation_space = gym.spaces.Dict(
+    observation_space: Any = gym.spaces.Dict(
         {
             "where": gym.spaces.Tuple(
                 (gym.spaces.Box(0, 10_000, (1,), np.float64), gym.spaces.Discrete(10_000, start=0))
@@ -91,13 +94,13 @@ def is_truncated(lane: int, episode: int) -> bool:
     return (episode + lane) % 2 == 1
 
 
-def native(num_envs: int, **kwargs: Any) -> gym.vector.VectorEnv:
+def native(num_envs: int, **kwargs: Any) -> gym.vector.VectorEnv[Any, Any, Any]:
     """A vector env of its own kind: it resets in the step after an episode's end."""
     makers = [lambda: Recorded(**kwargs)] * num_envs
     return SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
 
 
-gym.register("RecordedNative-v0", entry_point=Recorded, vector_entry_point=native)
+gym.register("RecordedNative-v0", entry_point=cast(Any, Recorded), vector_entry_point=cast(Any, native))
 
 
 class Scripted(Policy):
@@ -125,12 +128,12 @@ def as_rows(obs: Any) -> torch.Tensor:
     if isinstance(obs, dict):
         lane, episode = obs["where"]
         return torch.stack([lane[..., 0].double(), episode.double(), obs["t"].double()], -1)
-    return obs
+    return cast(torch.Tensor, obs)
 
 
 def make_collector(
     num_envs: int = 2,
-    vector_env: str = "sync",
+    vector_env: VectorEnvKind = "sync",
     env: str | Callable[..., gym.Env] = Recorded,
     seeds: Callable[[int], list[int]] | None = None,
     **env_config: Any,

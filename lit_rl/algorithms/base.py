@@ -59,7 +59,7 @@ class AlgorithmConfig:
     """Largest norm (or value) of a gradient; null for none."""
     gradient_clip_algorithm: Literal["norm", "value"] = "norm"
     """What gradient_clip_val limits."""
-    steps_per_iteration: int = 256
+    steps_per_iteration: int = 200
     """Env steps of one iteration (what Lightning calls a batch), over all envs and ranks."""
 
     def __post_init__(self) -> None:

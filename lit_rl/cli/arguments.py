@@ -142,7 +142,8 @@ def _numbers_of_yaml_1_2(kind: type[_Loader] | type[_Dumper]) -> None:
     }
     integer = re.compile(r"^(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)$")
     number = re.compile(
-        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+        r"^(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
     )
     kind.add_implicit_resolver("tag:yaml.org,2002:int", integer, list("-+0123456789"))
     kind.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789."))

@@ -9,9 +9,9 @@ from typing import Any
 
 from lit_rl.cli.arguments import Request
 from lit_rl.cli.iterations import fit_iterations
-from lit_rl.cli.parser import TRAINER, FlagParser, build_parser
+from lit_rl.cli.parser import TRAINER, FlagParser, parser_of
 from lit_rl.cli.print_config import printed_second_stage, printed_stage
-from lit_rl.cli.stages import StagePlan, Values, algo_name, first_stage, read_step2, second_stage
+from lit_rl.cli.stages import StagePlan, Values, first_stage, given_algorithm, read_step2, second_stage
 from lit_rl.cli.trainer_flags import StageLength, refuse, refuse_without_evaluation
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError
@@ -34,7 +34,7 @@ def resolve(request: Request) -> Resolved:
     Raises:
         UsageError: an unknown setting, a wrong type or range, or settings that contradict each other.
     """
-    parser = build_parser(algo_name(request.values.get("algo", RunConfig.algo), "--algo"))
+    parser = parser_of(given_algorithm(request.values.get("algo", RunConfig.algo), "--algo"))
     typed = parser.check(request.values, request.origin)
     typed = _one_output_dir(typed) | {"algo": parser.algo}
     env = typed.get("env", EnvConfig.env)

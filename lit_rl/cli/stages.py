@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lit_rl.algorithms import algorithm_name, find_algorithm
+from lit_rl.algorithms.base import Algorithm
 from lit_rl.cli.arguments import ALIASES
-from lit_rl.cli.parser import TRAINER, FlagParser, describe, nearest
+from lit_rl.cli.parser import TRAINER, FlagParser, describe, nearest, parser_of
 from lit_rl.cli.trainer_flags import own_defaults
 from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import final_value
@@ -136,8 +137,7 @@ def read_step2(parser: FlagParser, step2: Mapping[str, Any]) -> Step2:
         module = f"{module.__module__}:{module.__qualname__}"
     if module is not None:
         find_module(str(module))  # raises before anything is created
-    algorithm = parser.algorithm if algo is None else find_algorithm(algo_name(algo, "--step2: algo"))
-    second = parser if algorithm is parser.algorithm else FlagParser(algorithm)
+    second = parser if algo is None else parser_of(given_algorithm(algo, "--step2: algo"))
     allowed = [n for group in STAGE_GROUPS for n in second.groups[group] if n not in OF_THE_RUN]
     for name in step2:
         if name not in second.hints:
@@ -167,10 +167,14 @@ def is_schedule(hint: Any) -> bool:
     return describe(list[list[float]]) in describe(hint)
 
 
-def algo_name(algo: Any, shown: str) -> str:
-    """The name of an algorithm that was given by name or, from Python, as a class."""
+def given_algorithm(algo: Any, shown: str) -> type[Algorithm]:
+    """The algorithm that was given by name, by import path or, from Python, as a class.
+
+    Raises:
+        UsageError: there is none; ``shown`` is what the message calls the setting.
+    """
     if isinstance(algo, type):
-        return algorithm_name(algo)
+        algo = algorithm_name(algo)
     if not isinstance(algo, str):
         raise UsageError(f"{shown} needs the name of an algorithm, or your own as module:Class")
-    return algo
+    return find_algorithm(algo)

@@ -52,7 +52,8 @@ def run_request(request: Request) -> dict[str, Any]:
 
 
 def _help(request: Request) -> str:
-    from lit_rl.cli.parser import build_parser
+    from lit_rl.cli.parser import parser_of
+    from lit_rl.cli.stages import given_algorithm
     from lit_rl.pipeline import RunConfig
 
-    return build_parser(str(request.values.get("algo", RunConfig.algo))).format_help()
+    return parser_of(given_algorithm(request.values.get("algo", RunConfig.algo), "--algo")).format_help()

@@ -40,7 +40,7 @@ class EvalConfig:
     test_episodes: int = 100
     """Episodes of the final test, on seeds that no evaluation uses."""
     monitor: str | None = None
-    """Metric that picks the best checkpoint and stops early: Eval/return (default) or any logged name; stage 2 reads Step2Eval/ for Eval/."""
+    """Metric that picks the best checkpoint and stops early: Eval/return (default) or any other; stage 2 reads Step2Eval/."""
     monitor_mode: Literal["auto", "max", "min"] = "auto"
     """Whether more or less of the monitored metric is better; auto knows which."""
     patience: int | None = None

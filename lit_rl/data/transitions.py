@@ -1,6 +1,7 @@
 """The typed records that travel from environments to losses.
 
-Shapes: T vector steps, N envs, B minibatch, K finished episodes. Observations are trees (nested dicts and tuples). What environments made stands in numpy arrays on the host.
+Shapes: T vector steps, N envs, B minibatch, K finished episodes. Observations are trees (nested dicts and tuples). What
+environments made stands in numpy arrays on the host.
 """
 
 from __future__ import annotations

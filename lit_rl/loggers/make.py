@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pytorch_lightning.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 
 from lit_rl.errors import UsageError
 
 LoggerKind = Literal["tensorboard", "csv", "wandb", "mlflow", "false"]
+
+
+def check_logger(kind: str) -> None:
+    """Raise UsageError for an unknown logger and for one whose package is missing."""
+    if kind not in get_args(LoggerKind):
+        raise UsageError(f"--logger {kind} is unknown: use {', '.join(get_args(LoggerKind))}")
+    if kind in ("wandb", "mlflow") and importlib.util.find_spec(kind) is None:
+        raise UsageError(f"--logger {kind} needs the package {kind}: pip install 'lit_rl[{kind}]'")
 
 
 def make_logger(
@@ -30,10 +38,7 @@ def make_logger(
         return TensorBoardLogger(folder, name="", version=stage_name, default_hp_metric=False, purge_step=purge_step)
     if kind == "csv":
         return CSVLogger(folder / stage_name, name="csv")
-    if kind not in ("wandb", "mlflow"):
-        raise UsageError(f"--logger {kind} is unknown: use tensorboard, csv, wandb, mlflow or false")
-    if importlib.util.find_spec(kind) is None:
-        raise UsageError(f"--logger {kind} needs the package {kind}: pip install 'lit_rl[{kind}]'")
+    check_logger(kind)
     run_name = f"{folder.name}/{stage_name}"
     if kind == "wandb":
         return WandbLogger(name=run_name, save_dir=folder, project="lit_rl", group=folder.name)

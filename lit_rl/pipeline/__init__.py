@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from dataclasses import asdict
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,6 +13,7 @@ import torch
 from lit_rl.checkpoint import copy_atomic, load, write_atomic
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.loggers.curve import draw_curve
+from lit_rl.loggers.make import check_logger
 from lit_rl.loggers.params import write_params
 from lit_rl.loggers.summary import summary_json, summary_table
 from lit_rl.pipeline.folder import make_folder
@@ -41,8 +41,9 @@ def run(settings: Settings) -> dict[str, Any]:
             policy.load_weights(load(settings.run.ckpt_path)["state_dict"])
             policy.algorithm.start_from_policy()
         second = None if settings.stage2 is None else build_policy(settings.stage2, data, 2)
+        check_logger(settings.run.logger)
         folder = make_folder(settings)
-        write_params(folder, asdict(settings), seed=settings.run.seed)
+        write_params(folder, vars(settings), seed=settings.run.seed)
 
         logger, two_steps = settings.run.logger, second is not None
         last = stage1 = run_stage(policy, settings.stage1, data, folder, logger, two_steps)

@@ -6,6 +6,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+from lit_rl.envs.make import name_of
 from lit_rl.errors import UsageError
 from lit_rl.pipeline.settings import Settings
 
@@ -40,7 +41,7 @@ def _make(base: Path, name: str) -> Path:
 
 def _make_new(base: Path, settings: Settings) -> Path:
     """A folder of the default name, numbered where another run began in the same second."""
-    algo, env = settings.run.algo.rpartition(":")[2], settings.env.env
+    algo, env = settings.run.algo.rpartition(":")[2], name_of(settings.env.env)
     safe = "".join(c if c.isalnum() or c in "-_.+" else "-" for c in env)
     name = f"{algo}_{safe}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     number = 0

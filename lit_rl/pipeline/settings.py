@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from lit_rl.algorithms.base import AlgorithmConfig
 from lit_rl.data.config import DataConfig, EvalConfig, at_least
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError
-
-LoggerKind = Literal["tensorboard", "csv", "wandb", "mlflow", "false"]
+from lit_rl.loggers.make import LoggerKind
 
 
 @dataclass
@@ -35,7 +34,8 @@ class RunConfig:
     """Use the tuned settings of this algorithm and environment where there are any; typed flags win."""
 
     def __post_init__(self) -> None:
-        at_least("seed", self.seed, 0)
+        if not 0 <= self.seed < 2**32:
+            raise UsageError(f"--seed {self.seed} is out of range: it must lie between 0 and {2**32 - 1}")
         at_least("num_threads", self.num_threads, 1)
         name = self.experiment_name
         if name is not None and (

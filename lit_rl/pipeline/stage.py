@@ -20,9 +20,9 @@ from lit_rl.data.evaluation import STATISTICS
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.errors import UsageError
 from lit_rl.lit_policy import PREFIXES, LitPolicy
-from lit_rl.loggers.make import make_logger
+from lit_rl.loggers.make import LoggerKind, make_logger
 from lit_rl.loggers.records import Records, read_rows
-from lit_rl.pipeline.settings import LoggerKind, StageSettings
+from lit_rl.pipeline.settings import StageSettings
 
 SMALLER_IS_BETTER = ("loss", "mse", "return_std")
 
@@ -182,8 +182,8 @@ def _make_trainer(
     """The stage's Trainer: the user's flags and callbacks, and what a run of ours leaves behind."""
     flags = {name: value for name, value in settings.trainer.items() if name != "max_steps"}
     keeper, *others = ours
-    callbacks = [*others, *(flags.get("callbacks") or [])]
-    plain = bool(flags.get("barebones"))
+    plain = bool(flags.get("barebones"))  # no evaluation, no checkpoint, no logging
+    callbacks = [*([] if plain else others), *(flags.get("callbacks") or [])]
     if not plain and flags.get("enable_progress_bar") in (None, True):
         callbacks.append(EnvStepsBar())
     if not plain:

@@ -42,7 +42,7 @@ class Policy(nn.Module):
         raise NotImplementedError
 
     def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
-        """Exploration noise (steps, envs, K) for the vector steps that follow ``env_steps``, each of ``vector_step`` env steps."""
+        """Exploration noise (steps, envs, K) for vector steps of ``vector_step`` env steps each that follow ``env_steps``."""
         raise NotImplementedError
 
     def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:

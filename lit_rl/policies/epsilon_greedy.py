@@ -26,7 +26,7 @@ class QNetwork(nn.Module):
     def __init__(self, spaces: Spaces, hidden_sizes: list[int], activation: str, dueling: bool) -> None:
         super().__init__()
         if not isinstance(spaces.action, gs.Discrete):
-            raise UsageError(f"a Q-network needs a Discrete action space, not {describe(spaces.action)}")
+            raise UsageError(f"DQN needs a Discrete action space, not {describe(spaces.action)}")
         self.torso = Torso(spaces.observation, hidden_sizes, activation)
         self.head = QHead(self.torso.features, int(spaces.action.n), dueling)
 

@@ -170,11 +170,6 @@ def test_episode_statistics_are_whole_raw_returns(kind):
     assert len({e.return_ for e in episodes}) == len(episodes) >= 14
 
 
-class Clipping(gym.RewardWrapper):
-    def reward(self, reward):
-        return float(np.sign(reward))
-
-
 def test_rewards_as_ints_and_arrays_arrive_as_numbers():
     class Odd(Recorded):
         def step(self, action):

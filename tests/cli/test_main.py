@@ -1,0 +1,165 @@
+"""The command line as a whole: exit codes, one line on stderr, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from short_env import Short
+
+import lit_rl
+from lit_rl.cli import main
+from lit_rl.errors import UsageError
+
+SMALL = {
+    "env": "short_env:Short",
+    "max_epochs": 1,
+    "step_per_epoch": 40,
+    "learning_starts": 8,
+    "batch_size": 4,
+    "hidden_sizes": [8],
+    "episode_per_test": 2,
+    "num_test_envs": 2,
+    "test_episodes": 2,
+    "accelerator": "cpu",
+    "enable_progress_bar": False,
+    "logger": "false",
+}
+
+
+def small(tmp_path, **settings):
+    return ["train", "--output_dir", str(tmp_path / "out"), "--config", json.dumps(SMALL | settings)]
+
+
+def refusal(capsys, argv) -> str:
+    """The one line that the command line refuses with."""
+    assert main(argv) == 2
+    found = capsys.readouterr().err
+    assert found.startswith("lit-rl: error: ")
+    assert found.count("\n") == 1
+    return found
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--algo", "DQM"], "--algo DQM is unknown; did you mean DQN?"),
+        (["--env", "CartPol-v1"], "Nearest known ids: CartPole-v1"),
+        (["--env", "Pendulum-v1"], "Box(1,)"),
+        (["--lr", "abc"], "--lr 'abc' is not allowed"),
+        (["--config", '{"lr": null}'], "--lr null"),
+        (["--seed", "-1"], "--seed -1 is out of range: it must be at least 0"),
+        (["--gamma", "1.5"], "--gamma 1.5 is out of range"),
+        (["--max_epoch", "3"], "unknown setting --max_epoch; nearest: max_epochs"),
+        (["--learning_rate", "3"], "unknown setting --learning_rate"),
+        (["--lr_2", "1e-4"], "add --two_steps"),
+        (["--two_steps", "--barebones"], "--barebones true leaves --two_steps no evaluation"),
+        (["--precision", "16-mixed"], "use bf16-mixed"),
+        (["--accelerator", "quantum"], "accelerator"),
+        (["--experiment_name", "../x"], "without slashes"),
+        (["--monitor", "Eval/retrun"], "Eval/return"),
+        (["--ckpt_path", "nowhere.ckpt"], "nowhere.ckpt"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_created(argv, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert message in refusal(capsys, ["train", "--max_epochs", "1", *argv])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"no checkpoint at all"])
+def test_a_truncated_or_foreign_checkpoint_is_refused(content, tmp_path, capsys):
+    path = tmp_path / "cut.ckpt"
+    path.write_bytes(content)
+    assert "cut.ckpt" in refusal(capsys, [*small(tmp_path), "--ckpt_path", str(path)])
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unwritable_output_folder_is_refused(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    argv = [*small(tmp_path), "--output_dir", str(tmp_path / "file" / "out")]
+    assert "cannot be written" in refusal(capsys, argv)
+
+
+def test_an_experiment_that_exists_is_refused(tmp_path, capsys):
+    (tmp_path / "out" / "mine").mkdir(parents=True)
+    assert "exists already" in refusal(capsys, [*small(tmp_path), "--experiment_name", "mine"])
+    assert list((tmp_path / "out" / "mine").iterdir()) == []
+
+
+def test_a_run_from_the_command_line_leaves_its_summary(tmp_path, capsys):
+    assert main([*small(tmp_path), "--two_steps", "--experiment_name", "mine"]) == 0
+    summary = json.loads((tmp_path / "out" / "mine" / "summary.json").read_text())
+    assert summary["stage1"]["env_steps"] == summary["stage2"]["env_steps"] == 40
+    assert summary["test"]["return_mean"] == 3.0
+    assert capsys.readouterr().out.startswith("steps_per_iteration is 40 instead of 256")
+
+
+def test_python_trains_with_the_flag_names_as_keywords(tmp_path):
+    summary = lit_rl.train(**SMALL | {"env": Short, "output_dir": tmp_path, "lr": 1e-3})
+    assert summary["test"]["episodes"] == 2
+    assert summary["stage2"] is None
+
+
+def test_python_gets_the_refusal_as_an_exception(tmp_path):
+    with pytest.raises(UsageError, match="unknown setting --learning_rate"):
+        lit_rl.train(**SMALL | {"learning_rate": 3, "output_dir": tmp_path})
+
+
+def test_an_env_that_breaks_ends_the_run_with_its_own_traceback_and_exit_code_1(tmp_path, capsys):
+    assert main(small(tmp_path, env_config={"breaks_at": 30})) == 1
+    found = capsys.readouterr().err
+    assert "lit-rl: error: " in found
+    assert "the env's own mistake" in found and "in step" in found
+
+
+def test_a_nan_observation_ends_the_run_with_exit_code_1(tmp_path, capsys):
+    assert main(small(tmp_path, env_config={"nan_at": 30})) == 1
+    assert capsys.readouterr().err.count("lit-rl: error: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "out", "err"),
+    [
+        (["--version"], 0, lit_rl.__version__, ""),
+        (["train", "--version"], 0, lit_rl.__version__, ""),
+        (["--help"], 0, "usage: lit-rl <command>", ""),
+        ([], 2, "usage: lit-rl <command>", ""),
+        (["trian"], 2, "", "did you mean train?"),
+        (["--two_steps"], 2, "", "give the command first: lit-rl train --two_steps"),
+        (["train", "--algo", "DQN", "-h"], 0, "algorithm DQN:", ""),
+        (["train", "--algo", "DQM", "--help"], 2, "", "did you mean DQN?"),
+    ],
+)
+def test_commands(argv, code, out, err, capsys):
+    assert main(argv) == code
+    found = capsys.readouterr()
+    assert out in found.out and err in found.err
+
+
+def test_the_version_costs_no_import_of_lightning():
+    code = """if True:
+        import sys
+        from lit_rl.cli import main
+        main(["train", "--version"])
+        heavy = {"torch", "numpy", "pytorch_lightning", "gymnasium", "jsonargparse", "yaml", "matplotlib"}
+        print("heavy:", sorted(heavy & set(sys.modules)))
+    """
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.endswith("heavy: []\n"), found
+
+
+def test_help_imports_little_beyond_lightning():
+    code = """if True:
+        import sys
+        import pytorch_lightning
+        before = set(sys.modules)
+        from lit_rl.cli import main
+        main(["train", "--help"])
+        heavy = {"matplotlib.pyplot", "tensorboard", "pandas", "scipy", "ray", "torch.utils.tensorboard"}
+        print("heavy:", sorted(heavy & (set(sys.modules) - before)))
+    """
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.endswith("heavy: []\n"), found
