@@ -116,7 +116,7 @@ def test_another_algorithm_starts_from_its_own_defaults_and_what_was_typed():
     found = resolved("--two_steps", "--gamma", "0.5", "--n_step", "3", "--step2", "{run: typed:TwoRates}")
     stage = found.settings.stage2
     assert stage is not None
-    assert (stage.algorithm.gamma, stage.algorithm.steps_per_iteration) == (0.5, 250), "the tuned 256 are DQN's"
+    assert (stage.algorithm.gamma, stage.algorithm.steps_per_iteration) == (0.5, 200), "the tuned 256 are DQN's"
     assert "stage 2: typed:TwoRates has no n_step: what was given holds in stage 1 only" in found.notes
     assert stage.algorithm.lr == pytest.approx(0.3e-3), "from stage 1's"
 
@@ -172,29 +172,26 @@ def test_values_of_stage_2_out_of_range_are_named_as_they_were_typed(argv, messa
 @pytest.mark.parametrize(
     ("argv", "iteration", "collect"),
     [
-        ([], 250, 2),  # defaults of 256 and 4 in an epoch of 10,000
+        ([], 200, 4),  # the defaults, in an epoch of 10,000
+        (["--step_per_epoch", "150"], 150, 3),
         (["--step_per_epoch", "100"], 100, 4),
-        (["--num_envs", "16"], 208, 4),
+        (["--num_envs", "16", "--step_per_epoch", "10400"], 160, 4),
         (["--num_envs", "4", "--devices", "2"], 200, 4),
         (["--steps_per_iteration", "500"], 500, 4),
         (["--steps_per_iteration", "500", "--collect_per_step", "250"], 500, 250),
-        (["--collect_per_step", "16"], 208, 16),
+        (["--collect_per_step", "16", "--step_per_epoch", "10400"], 160, 16),
         (["--collect_per_step", "1000"], 1000, 1000),
     ],
 )
 def test_sizes_that_nobody_typed_become_the_largest_that_fit(argv, iteration, collect):
-    if "208" in str(iteration):
-        argv = [*argv, "--step_per_epoch", "10400"]
     config = settings(*PLAIN, *argv).stage1.algorithm
     assert (config.steps_per_iteration, config.collect_per_step) == (iteration, collect)
 
 
 def test_what_was_adapted_is_said_once():
-    note = (
-        "steps_per_iteration is 250 instead of 256 and collect_per_step is 2 instead of 4: an epoch is 10000 env steps"
-    )
-    assert resolved(*PLAIN, "--two_steps").notes == [note]
-    assert resolved(*PLAIN, "--step_per_epoch", "2560").notes == []
+    note = "steps_per_iteration is 150 instead of 200 and collect_per_step is 3 instead of 4: an epoch is 150 env steps"
+    assert resolved(*PLAIN, "--two_steps", "--step_per_epoch", "150").notes == [note]
+    assert resolved(*PLAIN).notes == []
 
 
 def test_tuned_sizes_are_adapted_too():
