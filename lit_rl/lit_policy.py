@@ -143,7 +143,7 @@ class LitPolicy(pl.LightningModule):
             except NumericsError as error:
                 where = f"update {progress.updates + 1}, env step {progress.env_steps}"
                 raise NumericsError(f"{error} in {where}") from None
-            experience.feedback(updated.td_error)
+            experience.feedback(updated.td_error, updated.enough)
             self._count(updated)
             if self.max_updates is not None and self.updates >= self.max_updates:
                 break

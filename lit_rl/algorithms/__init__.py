@@ -11,7 +11,7 @@ from lit_rl.errors import UsageError
 if TYPE_CHECKING:
     from lit_rl.algorithms.base import Algorithm
 
-MODULES = {"DQN": "dqn"}
+MODULES = {"DQN": "dqn", "PG": "pg", "A2C": "a2c", "PPO": "ppo"}
 
 
 def find_algorithm(name: str) -> type[Algorithm]:

@@ -32,10 +32,11 @@ class Loss(NamedTuple):
 
 
 class Updated(NamedTuple):
-    """What an update returns: scalars to log, and TD errors (B,) for prioritized replay."""
+    """What an update returns: scalars to log, TD errors (B,) for prioritized replay, and whether a rollout is used up."""
 
     metrics: dict[str, Tensor]
     td_error: Tensor | None = None
+    enough: bool = False  # the rest of this rollout is left out; the same on all ranks
 
 
 class Optimize(Protocol):

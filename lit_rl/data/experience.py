@@ -24,8 +24,11 @@ class Experience(Protocol):
     def minibatches(self) -> Iterator[Any]:
         """The minibatches of this iteration, one per update, each a NamedTuple of tensors."""
 
-    def feedback(self, td_error: Tensor | None) -> None:
-        """Hand back the TD errors (B,) of the minibatch just learned from."""
+    def feedback(self, td_error: Tensor | None, enough: bool = False) -> None:
+        """Hand back the TD errors (B,) of the minibatch just learned from, and whether its rollout has taught enough.
+
+        What is enough must be so on all ranks: they make the same number of updates.
+        """
 
 
 class Source(Protocol):

@@ -72,3 +72,41 @@ class ReplayPlan:
         from lit_rl.data.replay import ReplaySource
 
         return ReplaySource(self, collector, seed, world_size)
+
+
+@dataclass(frozen=True)
+class RolloutPlan:
+    """Collect a rollout → advantages → epochs x minibatches, and again (PG, A2C, PPO).
+
+    An iteration holds one rollout or several, one after the other. A rollout is shuffled once per epoch and split into
+    minibatches of ``batch_size`` transitions or a few more, so that as few as can be are left over.
+    """
+
+    steps_per_iteration: int
+    rollout_length: int  # vector steps: env steps of each env
+    epochs: int
+    batch_size: int | None  # transitions of a minibatch, on each rank; None: the whole rollout
+    gamma: float
+    gae_lambda: float
+
+    def fit(self, step_per_epoch: int, vector_step: int) -> RolloutPlan:
+        length, iteration = fit_rollout(self.rollout_length, self.steps_per_iteration, step_per_epoch, vector_step)
+        return dataclasses.replace(self, rollout_length=length, steps_per_iteration=iteration)
+
+    def make_source(self, collector: Collector, seed: int, world_size: int) -> Source:
+        from lit_rl.data.rollout import RolloutSource
+
+        return RolloutSource(self, collector, seed, world_size)
+
+
+def fit_rollout(
+    rollout_length: int, steps_per_iteration: int, step_per_epoch: int, vector_step: int
+) -> tuple[int, int]:
+    """The largest rollout, in vector steps, that divides an epoch, and the largest iteration that holds whole ones.
+
+    Raises:
+        UsageError: an epoch is not a whole number of vector steps.
+    """
+    longest = max(1, min(rollout_length, step_per_epoch // vector_step))
+    rollout = fit_iteration(longest * vector_step, step_per_epoch, vector_step)
+    return rollout // vector_step, fit_iteration(steps_per_iteration, step_per_epoch, rollout)

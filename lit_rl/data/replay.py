@@ -295,5 +295,5 @@ class ReplayExperience:
                         batch if device.type == "cpu" else Transitions(*tree_map(lambda x: x.to(device), tuple(batch)))
                     )
 
-    def feedback(self, td_error: Tensor | None) -> None:
+    def feedback(self, td_error: Tensor | None, enough: bool = False) -> None:
         """Uniform replay has no use for TD errors."""

@@ -46,6 +46,18 @@ class Transitions(NamedTuple):
     weight: Tensor  # (B,) float32: importance weights, 1 under uniform replay
 
 
+class RolloutBatch(NamedTuple):
+    """A minibatch of a rollout; everything about the policy is as it was when the rollout had been collected."""
+
+    obs: Tree  # (B, ...)
+    action: Tensor  # (B, ...), in the policy's own units
+    log_prob: Tensor  # (B,) float32, of the action
+    value: Tensor  # (B,) float32, of the observation; 0 without a critic
+    advantage: Tensor  # (B,) float32
+    return_: Tensor  # (B,) float32: advantage + value, what the critic should say
+    last: Tensor  # () bool: no minibatch of the same rollout comes after it
+
+
 class Episode(NamedTuple):
     """A finished episode: its raw, undiscounted return, its env steps, and success where the env reports it."""
 

@@ -37,11 +37,15 @@ def categorical_mode(logits: Tensor) -> Tensor:
     return logits.argmax(dim=-1)
 
 
+def gumbel(noise: Tensor) -> Tensor:
+    """Standard Gumbel noise from `noise` that is uniform in [0, 1): argmax(logits + it) is a sample of the categorical."""
+    # torch.rand can give exactly 0: its Gumbel is -inf and would tie with forbidden actions
+    return -noise.clamp(min=torch.finfo(noise.dtype).tiny).log().neg().log()
+
+
 def categorical_sample(logits: Tensor, noise: Tensor) -> Tensor:
     """An action, int64 (B,), from `logits` (B, A) by the Gumbel-max trick; `noise` (B, A) is uniform in [0, 1)."""
-    # torch.rand can give exactly 0: its Gumbel is -inf and would tie with forbidden actions
-    gumbel = -noise.clamp(min=torch.finfo(noise.dtype).tiny).log().neg().log()
-    return (logits + gumbel).argmax(dim=-1)
+    return (logits + gumbel(noise)).argmax(dim=-1)
 
 
 def gaussian_sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:

@@ -43,6 +43,11 @@ def approx_kl(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
     return log_ratio.expm1() - log_ratio
 
 
+def standardize(x: Tensor) -> Tensor:
+    """`x` with mean 0 and standard deviation 1 (that of the population); 0 where it does not vary."""
+    return (x - x.mean()) / (x.std(correction=0) + 1e-8)
+
+
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     """1 - Var(target - prediction) / Var(target), 0-d: 1 is perfect, 0 no better than a constant, below 0 is worse.
 

@@ -23,3 +23,15 @@ class QHead(nn.Module):
             return out
         value, advantage = out[:, :1], out[:, 1:]
         return value + advantage - advantage.mean(dim=1, keepdim=True)
+
+
+class ValueHead(nn.Module):
+    """The value of a state: (B, features) -> (B,)."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(features, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        value: Tensor = self.linear(features)
+        return value.squeeze(1)

@@ -47,4 +47,25 @@ class FlatAdam(torch.optim.Adam):
         )
 
 
-KINDS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": FlatAdam}
+class FlatRMSprop(torch.optim.RMSprop):
+    """``torch.optim.RMSprop``, not centered and without momentum, over groups of one flat parameter each."""
+
+    def __init__(self, groups: list[dict[str, Any]], **settings: Any) -> None:
+        super().__init__(groups, **settings)
+        for group in self.param_groups:
+            (flat,) = group["params"]
+            step = torch.zeros((), dtype=torch.float32)
+            self.state[flat] = {"step": step, "square_avg": torch.zeros_like(flat).detach()}
+
+    @torch.no_grad()
+    def step_group(self, index: int, gradient: Tensor) -> None:
+        """Step group ``index`` down its gradient."""
+        group = self.param_groups[index]
+        (flat,) = group["params"]
+        state = self.state[flat]
+        state["step"] += 1
+        square_avg = state["square_avg"].mul_(group["alpha"]).addcmul_(gradient, gradient, value=1 - group["alpha"])
+        flat.addcdiv_(gradient, square_avg.sqrt().add_(group["eps"]), value=-group["lr"])
+
+
+KINDS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": FlatAdam, "rmsprop": FlatRMSprop}

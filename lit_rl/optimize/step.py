@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lit_rl.algorithms.base import Loss
 from lit_rl.errors import NumericsError
 from lit_rl.optimize.flat import FlatGroup
-from lit_rl.optimize.optimizers import KINDS, FlatAdam
+from lit_rl.optimize.optimizers import KINDS, FlatAdam, FlatRMSprop
 
 
 class GradientStep:
@@ -49,6 +49,8 @@ class GradientStep:
     def __call__(self, group: str, loss_fn: Callable[..., Loss], *tensors: Any) -> tuple[dict[str, Tensor], Any]:
         """Step ``group`` down the gradient of ``loss_fn(*tensors)``; the loss's metrics and aux, without gradients.
 
+        Gradient and metrics are means over ranks; aux is this rank's.
+
         Raises:
             NumericsError: the gradient is NaN or infinite.
         """
@@ -57,15 +59,15 @@ class GradientStep:
             loss = loss_fn(*tensors)
             gradients = torch.autograd.grad(loss.value, target.parameters)
         flat = torch.cat([g.reshape(-1) for g in gradients])
+        metrics = {name: x.detach() for name, x in loss.metrics.items()}
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            dist.all_reduce(flat)
-            flat /= dist.get_world_size()
+            flat, metrics = _average(flat, metrics)
         self._clip(group, flat)
         self._step(group, target, flat)
-        return {name: x.detach() for name, x in loss.metrics.items()}, _detach(loss.aux)
+        return metrics, _detach(loss.aux)
 
     def _step(self, name: str, group: FlatGroup, gradient: Tensor) -> None:
-        if isinstance(self.optimizer, FlatAdam):
+        if isinstance(self.optimizer, (FlatAdam, FlatRMSprop)):
             self.optimizer.step_group(self._index[name], gradient)
         else:  # any other optimizer moves what has a gradient
             group.flat.grad = gradient
@@ -86,6 +88,14 @@ class GradientStep:
     def set_lr(self, group: str, lr: float) -> None:
         """Set a group's learning rate."""
         self.optimizer.param_groups[self._index[group]]["lr"] = lr
+
+
+def _average(gradient: Tensor, metrics: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """The means over ranks, by one message: what is decided by a metric is then decided alike everywhere."""
+    both = torch.cat([gradient, *(x.reshape(1).to(gradient.dtype) for x in metrics.values())])
+    dist.all_reduce(both)
+    both /= dist.get_world_size()
+    return both[: len(gradient)], dict(zip(metrics, both[len(gradient) :].unbind(), strict=True))
 
 
 def _detach(aux: Any) -> Any:

@@ -28,10 +28,11 @@ class Policy(nn.Module):
     """
 
     actor: nn.Module
-    critic: nn.Module | None = None
+    critic: nn.Module | None
 
     def __init__(self, spaces: Spaces) -> None:
         super().__init__()
+        self.critic = None
         self.spaces = spaces
         action = spaces.action
         start = action.start if isinstance(action, gs.Discrete | gs.MultiDiscrete) else 0

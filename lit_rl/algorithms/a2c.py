@@ -1,0 +1,119 @@
+"""Advantage actor-critic: Mnih et al. 2016, "Asynchronous methods for deep reinforcement learning" (arXiv:1602.01783).
+
+The synchronous version: all envs step together, and one update is made of the ``rollout_length`` steps of each, with n-step
+returns bootstrapped from the critic (algorithm S3), or with generalised advantages where ``gae_lambda`` is below 1.
+Differences from the paper: no asynchronous workers; gradients clipped by norm; actor and critic share no layers unless
+``share_torso``; orthogonal initial weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from lit_rl.algorithms.base import Algorithm, AlgorithmConfig, Loss, Optimize, Progress, Updated
+from lit_rl.data.config import at_least
+from lit_rl.data.plans import RolloutPlan
+from lit_rl.data.transitions import RolloutBatch
+from lit_rl.envs.spaces import Spaces
+from lit_rl.errors import UsageError
+from lit_rl.functional.losses import explained_variance, standardize
+from lit_rl.functional.schedules import Schedule, value_at
+from lit_rl.policies.actor_critic import ActorCritic
+
+
+@dataclass
+class A2CConfig(AlgorithmConfig):
+    """A2C"""
+
+    lr: Schedule = 7e-4
+    """Learning rate: a number, or [[env_step, value], ...] with straight lines between."""
+    gradient_clip_val: float | None = 0.5
+    """Largest norm (or value) of a gradient; null for none."""
+    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
+    """Widths of the hidden layers."""
+    activation: str = "tanh"
+    """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
+    share_torso: bool = False
+    """Whether actor and critic share their hidden layers."""
+    rollout_length: int = 5
+    """Env steps of each env between two updates; an iteration holds as many such rollouts as fit."""
+    gae_lambda: float = 1.0
+    """Lambda of generalised advantage estimates, in [0, 1]: 1 makes n-step returns."""
+    vf_coeff: float = 0.5
+    """Weight of the critic's squared error."""
+    entropy_coeff: Schedule = 0.01
+    """Weight of the policy's entropy: a number, or [[env_step, value], ...]."""
+    normalize_advantage: bool = False
+    """Standardise the advantages of an update."""
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    """What moves the weights: the paper's RMSprop, or Adam."""
+    rmsprop_decay: float = 0.99
+    """RMSprop's decay of squared gradients, in [0, 1)."""
+    rmsprop_eps: float = 1e-5
+    """RMSprop's epsilon."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_schedules(entropy_coeff=(0.0, float("inf")))
+        for size in self.hidden_sizes:
+            at_least("hidden_sizes", size, 1)
+        at_least("rollout_length", self.rollout_length, 1)
+        at_least("vf_coeff", self.vf_coeff, 0)
+        at_least("rmsprop_eps", self.rmsprop_eps, 0)
+        if not 0 <= self.gae_lambda <= 1:
+            raise UsageError(f"--gae_lambda {self.gae_lambda} is out of range: it must lie between 0 and 1")
+        if not 0 <= self.rmsprop_decay < 1:
+            raise UsageError(f"--rmsprop_decay {self.rmsprop_decay} is out of range: it must be at least 0 and below 1")
+
+
+class A2C(Algorithm):
+    """Advantage actor-critic, synchronous."""
+
+    Config = A2CConfig
+    config: A2CConfig
+    policy: ActorCritic
+
+    def __init__(self, spaces: Spaces, config: A2CConfig) -> None:
+        super().__init__(
+            spaces, config, ActorCritic(spaces, config.hidden_sizes, config.activation, config.share_torso)
+        )
+
+    @property
+    def plan(self) -> RolloutPlan:
+        c = self.config
+        return RolloutPlan(
+            steps_per_iteration=c.steps_per_iteration,
+            rollout_length=c.rollout_length,
+            epochs=1,
+            batch_size=None,
+            gamma=c.gamma,
+            gae_lambda=c.gae_lambda,
+        )
+
+    def groups(self) -> dict[str, list[nn.Parameter]]:
+        return {"policy": list(self.policy.parameters())}
+
+    def optimizer(self) -> tuple[str, dict[str, Any]]:
+        if self.config.optimizer == "adam":
+            return super().optimizer()
+        return "rmsprop", {"alpha": self.config.rmsprop_decay, "eps": self.config.rmsprop_eps}
+
+    def update(self, batch: RolloutBatch, optimize: Optimize, progress: Progress) -> Updated:
+        entropy_coeff = batch.advantage.new_tensor(value_at(self.config.entropy_coeff, progress.env_steps))
+        metrics, _ = optimize("policy", self.loss, batch, entropy_coeff)
+        return Updated(metrics)
+
+    def loss(self, batch: RolloutBatch, entropy_coeff: Tensor) -> Loss:
+        """Policy gradient with entropy, and the critic's squared error (Mnih et al. 2016, section 4 and algorithm S3)."""
+        log_prob_B, entropy_B, value_B = self.policy.evaluate(batch.obs, batch.action)
+        advantage_B = standardize(batch.advantage) if self.config.normalize_advantage else batch.advantage
+        policy_loss = -(log_prob_B * advantage_B).mean()
+        value_loss = torch.square(value_B - batch.return_).mean()
+        entropy = entropy_B.mean()
+        loss = policy_loss + self.config.vf_coeff * value_loss - entropy_coeff * entropy
+        metrics = {"loss": loss, "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        return Loss(loss, metrics | {"explained_variance": explained_variance(batch.value, batch.return_)})

@@ -1,0 +1,101 @@
+"""REINFORCE: Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement learning".
+
+Each action is reinforced by its reward-to-go: the discounted sum of the rewards that came after it, within its episode.
+Differences from the paper: one update for a whole rollout, of several episodes and parts of some; Adam instead of plain
+ascent; advantages are standardised over the rollout; the baseline is a learned value function (Sutton et al. 2000), which
+also stands for the rewards that the end of a rollout or a time limit has cut off. Without it they count as nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from lit_rl.algorithms.base import Algorithm, AlgorithmConfig, Loss, Optimize, Progress, Updated
+from lit_rl.data.config import at_least
+from lit_rl.data.plans import RolloutPlan
+from lit_rl.data.transitions import RolloutBatch
+from lit_rl.envs.spaces import Spaces
+from lit_rl.functional.losses import explained_variance, standardize
+from lit_rl.functional.schedules import Schedule, value_at
+from lit_rl.policies.actor_critic import ActorCritic
+
+
+@dataclass
+class PGConfig(AlgorithmConfig):
+    """PG"""
+
+    lr: Schedule = 1e-3
+    """Learning rate: a number, or [[env_step, value], ...] with straight lines between."""
+    gradient_clip_val: float | None = 0.5
+    """Largest norm (or value) of a gradient; null for none."""
+    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
+    """Widths of the hidden layers."""
+    activation: str = "tanh"
+    """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
+    share_torso: bool = False
+    """Whether actor and critic share their hidden layers."""
+    rollout_length: int = 1000
+    """Env steps of each env between two updates; a multiple of them makes an iteration."""
+    baseline: bool = True
+    """Learn a value function and subtract it from the returns."""
+    vf_coeff: float = 0.5
+    """Weight of the squared error of the baseline."""
+    entropy_coeff: Schedule = 0.0
+    """Weight of the policy's entropy: a number, or [[env_step, value], ...]."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_schedules(entropy_coeff=(0.0, float("inf")))
+        for size in self.hidden_sizes:
+            at_least("hidden_sizes", size, 1)
+        at_least("rollout_length", self.rollout_length, 1)
+        at_least("vf_coeff", self.vf_coeff, 0)
+
+
+class PG(Algorithm):
+    """Policy gradient with rewards-to-go and a learned baseline."""
+
+    Config = PGConfig
+    config: PGConfig
+    policy: ActorCritic
+
+    def __init__(self, spaces: Spaces, config: PGConfig) -> None:
+        c = config
+        policy = ActorCritic(spaces, c.hidden_sizes, c.activation, c.share_torso, critic=c.baseline)
+        super().__init__(spaces, config, policy)
+
+    @property
+    def plan(self) -> RolloutPlan:
+        c = self.config
+        return RolloutPlan(
+            steps_per_iteration=c.steps_per_iteration,
+            rollout_length=c.rollout_length,
+            epochs=1,
+            batch_size=None,
+            gamma=c.gamma,
+            gae_lambda=1.0,  # the advantage is then the whole reward-to-go less the baseline
+        )
+
+    def groups(self) -> dict[str, list[nn.Parameter]]:
+        return {"policy": list(self.policy.parameters())}
+
+    def update(self, batch: RolloutBatch, optimize: Optimize, progress: Progress) -> Updated:
+        entropy_coeff = batch.advantage.new_tensor(value_at(self.config.entropy_coeff, progress.env_steps))
+        metrics, _ = optimize("policy", self.loss, batch, entropy_coeff)
+        return Updated(metrics)
+
+    def loss(self, batch: RolloutBatch, entropy_coeff: Tensor) -> Loss:
+        """Minus log-probability times advantage (Williams 1992, eq. 5), and the baseline's squared error."""
+        log_prob_B, entropy_B, value_B = self.policy.evaluate(batch.obs, batch.action)
+        policy_loss = -(log_prob_B * standardize(batch.advantage)).mean()
+        entropy = entropy_B.mean()
+        loss = policy_loss - entropy_coeff * entropy
+        metrics = {"policy_loss": policy_loss, "entropy": entropy}
+        if self.config.baseline:
+            value_loss = torch.square(value_B - batch.return_).mean()
+            loss = loss + self.config.vf_coeff * value_loss
+            metrics |= {"value_loss": value_loss, "explained_variance": explained_variance(batch.value, batch.return_)}
+        return Loss(loss, {"loss": loss} | metrics)

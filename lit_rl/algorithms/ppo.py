@@ -1,0 +1,163 @@
+"""Proximal policy optimisation: Schulman et al. 2017 (arXiv:1707.06347).
+
+The clipped objective (eq. 7), by default with the paper's settings for continuous control (its table 3); the adaptive KL
+penalty (section 4) is an option that may be added to it. Differences from the paper, all from its authors' code:
+advantages are standardised in each minibatch, gradients clipped by norm, weights start orthogonal, and the critic's
+estimate may be clipped as well (``vf_clip``). The KL divergence is estimated from the actions taken, which needs no
+distribution but the actions' probabilities. ``target_kl`` ends a rollout's epochs when the policy has moved too far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from lit_rl.algorithms.base import Algorithm, AlgorithmConfig, Loss, Optimize, Progress, Updated
+from lit_rl.data.config import at_least
+from lit_rl.data.plans import RolloutPlan
+from lit_rl.data.transitions import RolloutBatch
+from lit_rl.envs.spaces import Spaces
+from lit_rl.errors import UsageError
+from lit_rl.functional.losses import (
+    approx_kl,
+    clipped_surrogate,
+    clipped_value_error,
+    explained_variance,
+    standardize,
+)
+from lit_rl.functional.schedules import Schedule, value_at
+from lit_rl.policies.actor_critic import ActorCritic
+
+
+@dataclass
+class PPOConfig(AlgorithmConfig):
+    """PPO"""
+
+    lr: Schedule = 3e-4
+    """Learning rate: a number, or [[env_step, value], ...] with straight lines between."""
+    adam_eps: float = 1e-5
+    """Adam's epsilon."""
+    gradient_clip_val: float | None = 0.5
+    """Largest norm (or value) of a gradient; null for none."""
+    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
+    """Widths of the hidden layers."""
+    activation: str = "tanh"
+    """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
+    share_torso: bool = False
+    """Whether actor and critic share their hidden layers."""
+    rollout_length: int = 2048
+    """Env steps of each env in a rollout; an iteration holds as many rollouts as fit, one at least."""
+    epochs_per_rollout: int = 10
+    """Times that each transition of a rollout is learned from."""
+    batch_size: int = 64
+    """Transitions of one update, on each rank; a few more where they would not divide a rollout."""
+    gae_lambda: float = 0.95
+    """Lambda of generalised advantage estimates, in [0, 1]."""
+    clip: Schedule = 0.2
+    """How far a probability ratio may move from 1 and still be rewarded: a number, or [[env_step, value], ...]."""
+    vf_clip: float | None = None
+    """How far a value may move from the old one and still be rewarded, in units of the return; null for no limit."""
+    vf_coeff: float = 0.5
+    """Weight of the critic's squared error."""
+    entropy_coeff: Schedule = 0.0
+    """Weight of the policy's entropy: a number, or [[env_step, value], ...]."""
+    kl_coeff: float = 0.0
+    """First weight of the penalty on the KL divergence from the old policy; 0 turns it off."""
+    kl_target: float = 0.01
+    """KL divergence of a rollout that the penalty's weight is adapted to."""
+    target_kl: float | None = None
+    """End a rollout's epochs when the KL divergence exceeds 1.5 times this; null for never."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_schedules(clip=(0.0, float("inf")), entropy_coeff=(0.0, float("inf")))
+        for size in self.hidden_sizes:
+            at_least("hidden_sizes", size, 1)
+        for name in ("rollout_length", "epochs_per_rollout", "batch_size"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("vf_coeff", "kl_coeff"):
+            at_least(name, getattr(self, name), 0)
+        for name in ("vf_clip", "kl_target", "target_kl"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"--{name} {value} is out of range: it must be above 0")
+        if not 0 <= self.gae_lambda <= 1:
+            raise UsageError(f"--gae_lambda {self.gae_lambda} is out of range: it must lie between 0 and 1")
+
+
+class PPO(Algorithm):
+    """Proximal policy optimisation."""
+
+    Config = PPOConfig
+    config: PPOConfig
+    policy: ActorCritic
+    kl_coeff: Tensor
+
+    def __init__(self, spaces: Spaces, config: PPOConfig) -> None:
+        super().__init__(
+            spaces, config, ActorCritic(spaces, config.hidden_sizes, config.activation, config.share_torso)
+        )
+        self.register_buffer("kl_coeff", torch.tensor(config.kl_coeff))
+
+    @property
+    def plan(self) -> RolloutPlan:
+        c = self.config
+        return RolloutPlan(
+            steps_per_iteration=c.steps_per_iteration,
+            rollout_length=c.rollout_length,
+            epochs=c.epochs_per_rollout,
+            batch_size=c.batch_size,
+            gamma=c.gamma,
+            gae_lambda=c.gae_lambda,
+        )
+
+    def groups(self) -> dict[str, list[nn.Parameter]]:
+        return {"policy": list(self.policy.parameters())}
+
+    def update(self, batch: RolloutBatch, optimize: Optimize, progress: Progress) -> Updated:
+        scheduled = [value_at(s, progress.env_steps) for s in (self.config.clip, self.config.entropy_coeff)]
+        clip, entropy_coeff = batch.advantage.new_tensor(scheduled)
+        metrics, _ = optimize("policy", self.loss, batch, clip, entropy_coeff, self.kl_coeff)
+        limit = self.config.target_kl
+        enough = limit is not None and float(metrics["kl"]) > 1.5 * limit
+        if self.config.kl_coeff and (enough or batch.last):
+            self.adapt_kl_coeff(float(metrics["kl"]))
+        return Updated(metrics, enough=enough)
+
+    def loss(self, batch: RolloutBatch, clip: Tensor, entropy_coeff: Tensor, kl_coeff: Tensor) -> Loss:
+        """The clipped surrogate, the critic's squared error and the entropy (eq. 9), and the KL penalty (eq. 8)."""
+        log_prob_B, entropy_B, value_B = self.policy.evaluate(batch.obs, batch.action)
+        advantage_B = standardize(batch.advantage)
+        policy_loss = clipped_surrogate(log_prob_B, batch.log_prob, advantage_B, clip).mean()
+        value_loss = self.value_error(value_B, batch).mean()
+        entropy = entropy_B.mean()
+        kl = approx_kl(log_prob_B, batch.log_prob).mean()
+        loss = policy_loss + self.config.vf_coeff * value_loss - entropy_coeff * entropy
+        if self.config.kl_coeff:
+            loss = loss + kl_coeff * kl
+        clipped = ((log_prob_B - batch.log_prob).exp() - 1).abs() > clip
+        metrics = {
+            "loss": loss,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "kl": kl,
+            "clip_fraction": clipped.float().mean(),
+            "explained_variance": explained_variance(batch.value, batch.return_),
+        }
+        return Loss(loss, metrics)
+
+    def value_error(self, value_B: Tensor, batch: RolloutBatch) -> Tensor:
+        """Squared errors of the critic, (B,)."""
+        if self.config.vf_clip is None:
+            return torch.square(value_B - batch.return_)
+        return clipped_value_error(value_B, batch.value, batch.return_, value_B.new_tensor(self.config.vf_clip))
+
+    def adapt_kl_coeff(self, kl: float) -> None:
+        """Double or halve the penalty's weight where the policy has moved too far or too little (section 4)."""
+        if kl > 1.5 * self.config.kl_target:
+            self.kl_coeff *= 2
+        elif kl < self.config.kl_target / 1.5:
+            self.kl_coeff /= 2

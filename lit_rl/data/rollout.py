@@ -1,0 +1,164 @@
+"""Rollouts: collect with the policy of the moment, estimate advantages, learn for a few epochs, throw away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lit_rl.data.collector import Collector
+from lit_rl.data.experience import Source
+from lit_rl.data.plans import RolloutPlan
+from lit_rl.data.transitions import RolloutBatch, Steps
+from lit_rl.functional.returns import gae
+from lit_rl.functional.tree import Tree, tree_map
+from lit_rl.policies.base import Policy
+
+
+class Evaluated(Protocol):
+    """What a policy says of actions and of the observations they were taken in."""
+
+    log_prob: Tensor
+    value: Tensor
+
+
+class ValuingPolicy(Protocol):
+    """What a rollout needs of a policy once it has acted."""
+
+    def evaluate(self, obs: Tree, action: Tensor) -> Evaluated: ...
+
+    def value(self, obs: Tree) -> Tensor: ...
+
+
+class RolloutSource:
+    """Collects rollouts and cuts them into minibatches, by a :class:`RolloutPlan`."""
+
+    def __init__(self, plan: RolloutPlan, collector: Collector, seed: int, world_size: int) -> None:
+        self.plan, self.collector, self.world_size = plan, collector, world_size
+        self.env_steps = 0
+        self.generator = torch.Generator().manual_seed(seed)
+        self.rows = plan.rollout_length * collector.num_envs  # of one rollout, on this rank
+        self.minibatches = max(1, self.rows // (plan.batch_size or self.rows))  # of an epoch
+
+    def experience(self, policy: Policy) -> RolloutExperience:
+        return RolloutExperience(self, policy)
+
+    @torch.no_grad()
+    def collect(self, policy: Policy) -> RolloutBatch:
+        """The next rollout, all its transitions in one batch, on the policy's device."""
+        steps = self.collector.collect(self.rows, policy, self.env_steps)
+        self.env_steps += self.rows * self.world_size
+        return evaluate_rollout(steps, policy, self.plan.gamma, self.plan.gae_lambda)
+
+    def split(self, rollout: RolloutBatch) -> Iterator[RolloutBatch]:
+        """The minibatches of all epochs: as many as the plan says, whatever number of transitions came in."""
+        yes, no = (torch.tensor(last, device=rollout.advantage.device) for last in (True, False))
+        count, size = self.minibatches, self.rows // self.minibatches
+        whole = count == 1 and len(rollout.advantage) == size
+        for epoch in range(self.plan.epochs):
+            parts = [rollout] if whole else self._shuffled(rollout, count, size)
+            for number, part in enumerate(parts):
+                yield part._replace(last=yes if (epoch, number) == (self.plan.epochs - 1, count - 1) else no)
+
+    def _shuffled(self, rollout: RolloutBatch, count: int, size: int) -> list[RolloutBatch]:
+        order = torch.randperm(len(rollout.advantage), generator=self.generator)
+        # envs that reset in the next step may have made a few transitions less or more than were asked for
+        order = order.repeat(-(-count * size // len(order)))[: count * size].to(rollout.advantage.device)
+        shuffled = take(rollout, order)
+        return [take(shuffled, slice(i * size, (i + 1) * size)) for i in range(count)]
+
+    def adopt(self, other: Source) -> bool:
+        """Go on along the x-axis from another source; nothing that it has kept is of use."""
+        self.env_steps = other.env_steps
+        return False
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "env_steps": self.env_steps,
+            "generator": self.generator.get_state(),
+            "collector": self.collector.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.env_steps = state["env_steps"]
+        self.generator.set_state(state["generator"])
+        self.collector.load_state_dict(state["collector"])
+
+
+def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: float) -> RolloutBatch:
+    """All transitions of a block with log-probabilities, values, advantages and returns; rows that are resets left out.
+
+    A truncated episode bootstraps from its own final observation. ``last`` is true. Tensors may share the block's memory.
+    """
+    critic = cast(ValuingPolicy, policy)
+    device = next(policy.parameters()).device
+    length, envs = steps.reward.shape
+
+    def rows(x: np.ndarray) -> Tensor:
+        return torch.from_numpy(x).to(device).reshape(-1, *x.shape[2:])
+
+    obs = tree_map(lambda x: rows(x[:length]), steps.obs)
+    action = rows(steps.action)
+    evaluated = critic.evaluate(obs, action)
+    t, n = steps.final_index.T
+    cut = steps.truncated[t, n] & ~steps.terminated[t, n]  # the others bootstrap from nothing
+    after = tree_map(
+        lambda x, final: torch.from_numpy(np.concatenate([x[length], final[cut]])).to(device),
+        steps.obs,
+        steps.final_obs,
+    )
+    after_value = critic.value(after).float().cpu()
+    log_prob, value = evaluated.log_prob.float(), evaluated.value.float()
+    value_TN = value.cpu().reshape(length, envs)
+    next_value_TN = torch.cat([value_TN[1:], after_value[None, :envs]])
+    next_value_TN[t[cut], n[cut]] = after_value[envs:]
+    terminated = torch.from_numpy(steps.terminated)
+    ended = terminated | torch.from_numpy(steps.truncated)
+    reward = torch.from_numpy(steps.reward)
+    advantage, return_ = gae(reward, value_TN, next_value_TN, terminated, ended, gamma, gae_lambda)
+    whole = RolloutBatch(
+        obs=obs,
+        action=action,
+        log_prob=log_prob,
+        value=value,
+        advantage=advantage.view(-1).to(device),
+        return_=return_.view(-1).to(device),
+        last=torch.tensor(True, device=device),
+    )
+    if steps.valid.all():
+        return whole
+    return take(whole, rows(steps.valid))
+
+
+def take(batch: RolloutBatch, rows: Tensor | slice) -> RolloutBatch:
+    """Some of the rows."""
+    fields = tree_map(lambda x: x[rows], tuple(batch[:-1]))
+    return RolloutBatch._make([*fields, batch.last])
+
+
+class RolloutExperience:
+    """One iteration: rollouts, each collected by the policy that has learned from the one before."""
+
+    def __init__(self, source: RolloutSource, policy: Policy) -> None:
+        self._source, self._policy = source, policy
+        self._enough = False
+
+    @property
+    def env_steps(self) -> int:
+        return self._source.env_steps
+
+    def minibatches(self) -> Iterator[RolloutBatch]:
+        source = self._source
+        for _ in range(source.plan.steps_per_iteration // (source.rows * source.world_size)):
+            self._enough = False
+            for batch in source.split(source.collect(self._policy)):
+                yield batch
+                if self._enough:
+                    break
+
+    def feedback(self, td_error: Tensor | None, enough: bool = False) -> None:
+        """Advantages are not corrected by TD errors; a rollout that has taught ``enough`` is dropped."""
+        self._enough = enough

@@ -1,0 +1,142 @@
+"""Actor-critics: an actor that gives every action a probability, and a critic that values what it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces as gs
+from torch import Tensor, nn
+
+from lit_rl.envs.spaces import Spaces, describe
+from lit_rl.errors import UsageError
+from lit_rl.functional.tree import Tree, tree_leaves
+from lit_rl.networks.heads import ValueHead
+from lit_rl.networks.host import host_forward
+from lit_rl.networks.init import orthogonal_
+from lit_rl.networks.torso import Torso
+from lit_rl.policies.base import Acted, Policy
+from lit_rl.policies.categorical import Categorical
+from lit_rl.policies.gaussian import Gaussian
+
+
+class Evaluated(NamedTuple):
+    """What a policy of the moment says of B actions and of the observations they were taken in."""
+
+    log_prob: Tensor  # (B,)
+    entropy: Tensor  # (B,) of the whole distribution, in nats
+    value: Tensor  # (B,)
+
+
+class StochasticActor(nn.Module):
+    """Torso, head and distribution: observations → the parameters of a distribution over actions."""
+
+    def __init__(self, spaces: Spaces, hidden_sizes: Sequence[int], activation: str) -> None:
+        super().__init__()
+        self.torso = Torso(spaces.observation, hidden_sizes, activation)
+        self.distribution = make_distribution(spaces)
+        self.linear = nn.Linear(self.torso.features, self.distribution.outputs)
+
+    def read(self, features: Tensor, obs: Tree) -> Tensor:
+        """The distribution's parameters from the torso's features."""
+        parameters: Tensor = self.distribution(self.linear(features), obs)
+        return parameters
+
+    def forward(self, obs: Tree) -> Tensor:
+        return self.read(self.torso(obs), obs)
+
+    @property
+    def layers(self) -> list[nn.Module] | None:
+        """The layers one after the other, where that is all there is; else None."""
+        torso = self.torso.layers
+        return [*torso, self.linear] if torso is not None and self.distribution.host else None
+
+
+def make_distribution(spaces: Spaces) -> Categorical | Gaussian:
+    """The distribution for a space of actions.
+
+    Raises:
+        UsageError: there is none.
+    """
+    action = spaces.action
+    if isinstance(action, gs.Box):
+        return Gaussian(action)
+    if isinstance(action, (gs.Discrete, gs.MultiDiscrete, gs.MultiBinary)):
+        return Categorical(action)
+    raise UsageError(
+        f"there is no policy for {describe(action)} actions; use Discrete, MultiDiscrete, MultiBinary or Box"
+    )
+
+
+class ActorCritic(Policy):
+    """A stochastic policy and, with ``critic``, a value function, on a torso of its own or on the actor's.
+
+    Weights start orthogonal: times sqrt(2) in the torsos, 0.01 in the actor's head, so that all actions are about as
+    likely, and 1 in the critic's (Schulman et al. 2017's own code).
+
+    Raises:
+        UsageError: spaces that it cannot handle, or a bad network.
+    """
+
+    actor: StochasticActor
+
+    def __init__(
+        self,
+        spaces: Spaces,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        share_torso: bool = False,
+        critic: bool = True,
+    ) -> None:
+        super().__init__(spaces)
+        self.share_torso = share_torso
+        self.actor = StochasticActor(spaces, hidden_sizes, activation)
+        orthogonal_(self.actor.torso, 2**0.5)
+        orthogonal_(self.actor.linear, 0.01)
+        if critic:
+            head = ValueHead(self.actor.torso.features)
+            orthogonal_(head, 1.0)
+            torso = None if share_torso else Torso(spaces.observation, hidden_sizes, activation)
+            if torso is not None:
+                orthogonal_(torso, 2**0.5)
+            self.critic = head if torso is None else nn.Sequential(torso, head)
+
+    def evaluate(self, obs: Tree, action: Tensor) -> Evaluated:
+        """Log-probabilities and entropies of the actor, and values of the critic (0 without one)."""
+        features = self.actor.torso(obs)
+        parameters = self.actor.read(features, obs)
+        distribution = self.actor.distribution
+        value = self._value(obs, features)
+        return Evaluated(distribution.log_prob(parameters, action), distribution.entropy(parameters), value)
+
+    def value(self, obs: Tree) -> Tensor:
+        """Values (B,); 0 without a critic."""
+        return self._value(obs, self.actor.torso(obs) if self.share_torso else None)
+
+    def _value(self, obs: Tree, features: Tensor | None) -> Tensor:
+        if self.critic is None:
+            return self.actor.linear.weight.new_zeros(len(tree_leaves(obs)[0]))
+        value: Tensor = self.critic(features if self.share_torso else obs)
+        return value
+
+    def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:
+        parameters, distribution = self.actor(obs), self.actor.distribution
+        action = distribution.mode(parameters) if noise is None else distribution.sample(parameters, noise)
+        return Acted(action, None)
+
+    def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
+        return self.actor.distribution.noise(steps, envs, generator)
+
+    def random(self, obs: Tree, noise: Tensor) -> Tensor:
+        return self.actor.distribution.random(noise, obs)
+
+    def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+        forward, sample = host_forward(self.actor.layers), self.actor.distribution.host_sample
+        if forward is None:
+            return None
+        return lambda obs, noise: sample(forward(obs), noise)
+
+    def env_action(self, action: np.ndarray) -> np.ndarray:
+        return self.actor.distribution.to_env(action)

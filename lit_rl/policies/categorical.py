@@ -1,0 +1,93 @@
+"""Categorical distributions over discrete actions."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from gymnasium import spaces as gs
+from torch import Tensor, nn
+
+from lit_rl.functional import distributions as d
+from lit_rl.functional.tree import Tree
+from lit_rl.policies.base import action_mask
+
+
+class Categorical(nn.Module):
+    """P independent choices: one for Discrete, one for each part of a MultiDiscrete or each bit of a MultiBinary.
+
+    Its parameters are logits (B, P, A), A the most that any part has to choose from; what a part does not have, or a mask
+    forbids, has the lowest finite logit. Actions are indices from 0: (B,) for Discrete, else (B, P).
+    """
+
+    there: Tensor | None
+    place: Tensor
+
+    def __init__(self, space: gs.Discrete | gs.MultiDiscrete | gs.MultiBinary) -> None:
+        super().__init__()
+        self.space = space
+        self.single = isinstance(space, gs.Discrete)
+        if isinstance(space, gs.Discrete):
+            sizes, start = np.array([space.n]), np.asarray(space.start)
+        elif isinstance(space, gs.MultiDiscrete):
+            sizes, start = space.nvec.reshape(-1), space.start
+        else:
+            sizes, start = np.full(int(np.prod(space.shape)), 2), np.asarray(0)
+        self.start = start if np.any(start) else None
+        self.parts, self.most = len(sizes), int(sizes.max())
+        self.outputs = self.parts * self.most
+        there = np.arange(self.most) < sizes[:, None]
+        self.register_buffer("there", None if there.all() else torch.from_numpy(there), persistent=False)
+        # where a mask, which has no gaps, says of each choice whether it is allowed
+        place = np.minimum((sizes.cumsum() - sizes)[:, None] + np.arange(self.most), sizes.sum() - 1)
+        self.register_buffer("place", torch.from_numpy(place.reshape(-1)), persistent=False)
+
+    def forward(self, output: Tensor, obs: Tree) -> Tensor:
+        """Logits (B, P, A) from a network's (B, outputs)."""
+        logits = output.view(-1, self.parts, self.most)
+        mask = action_mask(obs)
+        if mask is not None:
+            logits = d.mask_logits(logits, mask[:, self.place].view_as(logits))
+        return d.mask_logits(logits, self.there)
+
+    def mode(self, logits: Tensor) -> Tensor:
+        """The likeliest action."""
+        return self._joined(d.categorical_mode(logits))
+
+    def sample(self, logits: Tensor, noise: Tensor) -> Tensor:
+        """An action by the Gumbel-max trick."""
+        return self._joined((logits + noise.view_as(logits)).argmax(-1))
+
+    def random(self, noise: Tensor, obs: Tree) -> Tensor:
+        """An action of equal chances."""
+        return self.sample(self(torch.zeros_like(noise), obs), noise)
+
+    def log_prob(self, logits: Tensor, action: Tensor) -> Tensor:
+        """Log-probability (B,) of actions."""
+        return d.categorical_log_prob(logits, action.view(-1, self.parts)).sum(1)
+
+    def entropy(self, logits: Tensor) -> Tensor:
+        """Entropy (B,) in nats."""
+        return d.categorical_entropy(logits).sum(1)
+
+    def noise(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
+        """Gumbel noise (steps, envs, outputs)."""
+        return d.gumbel(torch.rand(steps, envs, self.outputs, generator=generator))
+
+    def host_sample(self, output: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """:meth:`sample` in numpy from a network's output, where nothing is masked."""
+        output += noise
+        action: np.ndarray = output.reshape(-1, self.parts, self.most).argmax(2)
+        return action[:, 0] if self.single else action
+
+    @property
+    def host(self) -> bool:
+        """Whether :meth:`host_sample` does what :meth:`sample` does."""
+        return self.there is None
+
+    def to_env(self, action: np.ndarray) -> np.ndarray:
+        """Actions as the environment takes them."""
+        shaped = action.reshape(len(action), *(self.space.shape or ()))
+        return shaped.astype(self.space.dtype, copy=False) if self.start is None else shaped + self.start
+
+    def _joined(self, action: Tensor) -> Tensor:
+        return action.squeeze(1) if self.single else action

@@ -1,0 +1,69 @@
+"""Normal distributions over continuous actions."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from gymnasium import spaces as gs
+from torch import Tensor, nn
+
+from lit_rl.functional import distributions as d
+from lit_rl.functional.tree import Tree
+from lit_rl.policies.bounds import BoxUnits
+
+
+class Gaussian(nn.Module):
+    """Independent normals (B, A) whose spread does not depend on the observation (Schulman et al. 2015, arXiv:1502.05477).
+
+    Its parameters are the means. Actions are unbounded here, in units in which finite bounds stand at -1 and 1; what the
+    environment gets is clipped to the bounds.
+    """
+
+    def __init__(self, space: gs.Box) -> None:
+        super().__init__()
+        self.units = BoxUnits(space)
+        self.outputs = self.units.size
+        self.log_std = nn.Parameter(torch.zeros(self.outputs))
+
+    def forward(self, output: Tensor, obs: Tree) -> Tensor:
+        """Means (B, A) from a network's (B, outputs)."""
+        return output
+
+    def mode(self, mean: Tensor) -> Tensor:
+        """The likeliest action."""
+        return mean
+
+    def sample(self, mean: Tensor, noise: Tensor) -> Tensor:
+        """An action; the noise has its spread already."""
+        return mean + noise
+
+    def random(self, noise: Tensor, obs: Tree) -> Tensor:
+        """An action around the middle of the box."""
+        return noise
+
+    def log_prob(self, mean: Tensor, action: Tensor) -> Tensor:
+        """Log-density (B,) of actions."""
+        return d.gaussian_log_prob(mean, self.log_std, action)
+
+    def entropy(self, mean: Tensor) -> Tensor:
+        """Entropy (B,) in nats."""
+        return d.gaussian_entropy(self.log_std).expand(len(mean))
+
+    def noise(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
+        """Normal noise (steps, envs, A) of the spread of this moment."""
+        spread = self.log_std.detach().float().exp().cpu()
+        return torch.randn(steps, envs, self.outputs, generator=generator) * spread
+
+    def host_sample(self, output: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """:meth:`sample` in numpy from a network's output."""
+        output += noise
+        return output
+
+    @property
+    def host(self) -> bool:
+        """Whether :meth:`host_sample` does what :meth:`sample` does."""
+        return True
+
+    def to_env(self, action: np.ndarray) -> np.ndarray:
+        """Actions as the environment takes them."""
+        return self.units.to_env(action)
