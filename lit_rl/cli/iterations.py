@@ -6,12 +6,12 @@ import math
 
 from lit_rl.cli.stages import StagePlan
 from lit_rl.cli.trainer_flags import world_size
-from lit_rl.data.plans import fit_iteration
+from lit_rl.data.plans import fit_iteration, fit_rollout
 from lit_rl.errors import UsageError
 
 
 def fit_iterations(plan: StagePlan, num_envs: int, notes: list[str]) -> None:
-    """Give the stage an iteration that divides an epoch, and a ``collect_per_step`` that divides the iteration.
+    """Give the stage an iteration that divides an epoch, and a ``collect_per_step`` or rollouts that divide the iteration.
 
     Numbers that were typed stay as they are; the others become the largest that fit, which ``notes`` then say.
 
@@ -25,6 +25,9 @@ def fit_iterations(plan: StagePlan, num_envs: int, notes: list[str]) -> None:
     if min(epoch, wanted, collect) < 1:
         return  # out of range, as the dataclasses will say
     vector = num_envs * world_size(values)
+    if "rollout_length" in values:
+        _fit_rollouts(plan, vector, notes)
+        return
     typed, collect_typed = "steps_per_iteration" in plan.typed, "collect_per_step" in plan.typed
     if collect_typed and not typed and epoch % collect:
         raise _no_divisor(plan, "collect_per_step", f"step_per_epoch {epoch}", _divisors(epoch))
@@ -43,6 +46,25 @@ def fit_iterations(plan: StagePlan, num_envs: int, notes: list[str]) -> None:
         changed.append(f"collect_per_step is {values['collect_per_step']} instead of {collect}")
     if changed:
         notes.append(f"{' and '.join(changed)}: an epoch is {epoch} env steps")
+
+
+def _fit_rollouts(plan: StagePlan, vector: int, notes: list[str]) -> None:
+    """An iteration of whole rollouts, and an epoch of whole iterations."""
+    values = plan.values
+    epoch, wanted, length = values["step_per_epoch"], values["steps_per_iteration"], values["rollout_length"]
+    if length < 1:
+        return  # out of range, as the dataclasses will say
+    fitted, iteration = fit_rollout(length, wanted, epoch, vector)
+    if fitted != length and "rollout_length" in plan.typed:
+        whole = f"the {epoch // vector} env steps that each env makes in an epoch of {epoch}"
+        raise _no_divisor(plan, "rollout_length", whole, _divisors(epoch // vector))
+    if iteration != wanted and "steps_per_iteration" in plan.typed:
+        rollout = fitted * vector
+        whole = f"step_per_epoch {epoch}, and be a multiple of the {rollout} env steps of a rollout"
+        raise _no_divisor(plan, "steps_per_iteration", whole, _divisors(epoch, rollout))
+    if fitted != length:
+        notes.append(f"rollout_length is {fitted} instead of {length}: each env makes {epoch // vector} steps an epoch")
+    values["rollout_length"], values["steps_per_iteration"] = fitted, iteration
 
 
 def _divisors(number: int, step: int = 1) -> list[int]:
