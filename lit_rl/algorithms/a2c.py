@@ -39,6 +39,10 @@ class A2CConfig(AlgorithmConfig):
     """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
     share_torso: bool = False
     """Whether actor and critic share their hidden layers."""
+    normalize_obs: bool = False
+    """Normalise float observations by their running mean and standard deviation."""
+    normalize_reward: bool = False
+    """Divide rewards by the running standard deviation of discounted returns; evaluation shows raw ones."""
     rollout_length: int = 5
     """Env steps of each env between two updates; an iteration holds as many such rollouts as fit."""
     gae_lambda: float = 1.0
@@ -78,9 +82,9 @@ class A2C(Algorithm):
     policy: ActorCritic
 
     def __init__(self, spaces: Spaces, config: A2CConfig) -> None:
-        super().__init__(
-            spaces, config, ActorCritic(spaces, config.hidden_sizes, config.activation, config.share_torso)
-        )
+        c = config
+        policy = ActorCritic(spaces, c.hidden_sizes, c.activation, c.share_torso, normalize_obs=c.normalize_obs)
+        super().__init__(spaces, config, policy)
 
     @property
     def plan(self) -> RolloutPlan:
@@ -92,6 +96,7 @@ class A2C(Algorithm):
             batch_size=None,
             gamma=c.gamma,
             gae_lambda=c.gae_lambda,
+            normalize_reward=c.normalize_reward,
         )
 
     def groups(self) -> dict[str, list[nn.Parameter]]:

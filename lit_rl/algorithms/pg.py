@@ -37,6 +37,10 @@ class PGConfig(AlgorithmConfig):
     """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
     share_torso: bool = False
     """Whether actor and critic share their hidden layers."""
+    normalize_obs: bool = False
+    """Normalise float observations by their running mean and standard deviation."""
+    normalize_reward: bool = False
+    """Divide rewards by the running standard deviation of discounted returns; evaluation shows raw ones."""
     rollout_length: int = 1000
     """Env steps of each env between two updates; a multiple of them makes an iteration."""
     baseline: bool = True
@@ -64,7 +68,9 @@ class PG(Algorithm):
 
     def __init__(self, spaces: Spaces, config: PGConfig) -> None:
         c = config
-        policy = ActorCritic(spaces, c.hidden_sizes, c.activation, c.share_torso, critic=c.baseline)
+        policy = ActorCritic(
+            spaces, c.hidden_sizes, c.activation, c.share_torso, critic=c.baseline, normalize_obs=c.normalize_obs
+        )
         super().__init__(spaces, config, policy)
 
     @property
@@ -77,6 +83,7 @@ class PG(Algorithm):
             batch_size=None,
             gamma=c.gamma,
             gae_lambda=1.0,  # the advantage is then the whole reward-to-go less the baseline
+            normalize_reward=c.normalize_reward,
         )
 
     def groups(self) -> dict[str, list[nn.Parameter]]:

@@ -47,6 +47,10 @@ class PPOConfig(AlgorithmConfig):
     """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
     share_torso: bool = False
     """Whether actor and critic share their hidden layers."""
+    normalize_obs: bool = False
+    """Normalise float observations by their running mean and standard deviation."""
+    normalize_reward: bool = False
+    """Divide rewards by the running standard deviation of discounted returns; evaluation shows raw ones."""
     rollout_length: int = 2048
     """Env steps of each env in a rollout; an iteration holds as many rollouts as fit, one at least."""
     epochs_per_rollout: int = 10
@@ -96,9 +100,9 @@ class PPO(Algorithm):
     kl_coeff: Tensor
 
     def __init__(self, spaces: Spaces, config: PPOConfig) -> None:
-        super().__init__(
-            spaces, config, ActorCritic(spaces, config.hidden_sizes, config.activation, config.share_torso)
-        )
+        c = config
+        policy = ActorCritic(spaces, c.hidden_sizes, c.activation, c.share_torso, normalize_obs=c.normalize_obs)
+        super().__init__(spaces, config, policy)
         self.register_buffer("kl_coeff", torch.tensor(config.kl_coeff))
 
     @property
@@ -111,6 +115,7 @@ class PPO(Algorithm):
             batch_size=c.batch_size,
             gamma=c.gamma,
             gae_lambda=c.gae_lambda,
+            normalize_reward=c.normalize_reward,
         )
 
     def groups(self) -> dict[str, list[nn.Parameter]]:

@@ -88,6 +88,7 @@ class RolloutPlan:
     batch_size: int | None  # transitions of a minibatch, on each rank; None: the whole rollout
     gamma: float
     gae_lambda: float
+    normalize_reward: bool = False  # by the standard deviation of discounted returns so far
 
     def fit(self, step_per_epoch: int, vector_step: int) -> RolloutPlan:
         length, iteration = fit_rollout(self.rollout_length, self.steps_per_iteration, step_per_epoch, vector_step)

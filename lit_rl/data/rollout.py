@@ -15,6 +15,7 @@ from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.transitions import RolloutBatch, Steps
 from lit_rl.functional.returns import gae
 from lit_rl.functional.tree import Tree, tree_map
+from lit_rl.networks.normalize import RunningNorm
 from lit_rl.policies.base import Policy
 
 
@@ -42,6 +43,7 @@ class RolloutSource:
         self.generator = torch.Generator().manual_seed(seed)
         self.rows = plan.rollout_length * collector.num_envs  # of one rollout, on this rank
         self.minibatches = max(1, self.rows // (plan.batch_size or self.rows))  # of an epoch
+        self.reward_scale = RewardScale(plan.gamma, collector.num_envs) if plan.normalize_reward else None
 
     def experience(self, policy: Policy) -> RolloutExperience:
         return RolloutExperience(self, policy)
@@ -51,6 +53,8 @@ class RolloutSource:
         """The next rollout, all its transitions in one batch, on the policy's device."""
         steps = self.collector.collect(self.rows, policy, self.env_steps)
         self.env_steps += self.rows * self.world_size
+        if self.reward_scale is not None:
+            steps = steps._replace(reward=self.reward_scale.scaled(steps))
         return evaluate_rollout(steps, policy, self.plan.gamma, self.plan.gae_lambda)
 
     def split(self, rollout: RolloutBatch) -> Iterator[RolloutBatch]:
@@ -71,21 +75,33 @@ class RolloutSource:
         return [take(shuffled, slice(i * size, (i + 1) * size)) for i in range(count)]
 
     def adopt(self, other: Source) -> bool:
-        """Go on along the x-axis from another source; nothing that it has kept is of use."""
+        """Go on along the x-axis from another source, with the scale of its rewards where both have one."""
         self.env_steps = other.env_steps
-        return False
+        if self.reward_scale is None or not isinstance(other, RolloutSource) or other.reward_scale is None:
+            return False
+        self.reward_scale = other.reward_scale
+        return True
+
+    def cut(self) -> None:
+        """The episodes under way end: what is collected next begins new ones."""
+        if self.reward_scale is not None:
+            self.reward_scale.cut()
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "env_steps": self.env_steps,
             "generator": self.generator.get_state(),
             "collector": self.collector.state_dict(),
+            "reward_scale": None if self.reward_scale is None else self.reward_scale.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env_steps = state["env_steps"]
         self.generator.set_state(state["generator"])
         self.collector.load_state_dict(state["collector"])
+        if self.reward_scale is not None and state["reward_scale"] is not None:
+            self.reward_scale.load_state_dict(state["reward_scale"])
+        self.cut()  # the collector begins fresh episodes
 
 
 def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: float) -> RolloutBatch:
@@ -139,6 +155,37 @@ def take(batch: RolloutBatch, rows: Tensor | slice) -> RolloutBatch:
     return RolloutBatch._make([*fields, batch.last])
 
 
+class RewardScale:
+    """Rewards divided by the standard deviation of the discounted return, as it builds up in each env, and cut at 10."""
+
+    def __init__(self, gamma: float, num_envs: int) -> None:
+        self.gamma = gamma
+        self.norm = RunningNorm(())
+        self._return = np.zeros(num_envs, np.float32)
+
+    def scaled(self, steps: Steps) -> np.ndarray:
+        """The rewards (T, N) of a block, after its returns have been taken into the statistics."""
+        returns = np.zeros_like(steps.reward)
+        ended = steps.terminated | steps.truncated
+        for t, reward in enumerate(steps.reward):
+            self._return = returns[t] = self.gamma * self._return + reward
+            self._return = np.where(ended[t], np.float32(0), self._return)
+        self.norm.update(torch.from_numpy(returns[steps.valid]))
+        scale = np.sqrt(float(self.norm.var) + self.norm.epsilon)
+        scaled: np.ndarray = (steps.reward / scale).clip(-self.norm.clip, self.norm.clip).astype(np.float32)
+        return scaled
+
+    def cut(self) -> None:
+        """All episodes end here."""
+        self._return = np.zeros_like(self._return)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self.norm.state_dict()
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.norm.load_state_dict(state)
+
+
 class RolloutExperience:
     """One iteration: rollouts, each collected by the policy that has learned from the one before."""
 
@@ -154,10 +201,12 @@ class RolloutExperience:
         source = self._source
         for _ in range(source.plan.steps_per_iteration // (source.rows * source.world_size)):
             self._enough = False
-            for batch in source.split(source.collect(self._policy)):
+            rollout = source.collect(self._policy)
+            for batch in source.split(rollout):
                 yield batch
                 if self._enough:
                     break
+            self._policy.observe(rollout.obs)  # only now: what acted is what learns
 
     def feedback(self, td_error: Tensor | None, enough: bool = False) -> None:
         """Advantages are not corrected by TD errors; a rollout that has taught ``enough`` is dropped."""

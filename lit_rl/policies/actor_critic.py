@@ -16,6 +16,7 @@ from lit_rl.functional.tree import Tree, tree_leaves
 from lit_rl.networks.heads import ValueHead
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.init import orthogonal_
+from lit_rl.networks.normalize import ObservationNorm
 from lit_rl.networks.torso import Torso
 from lit_rl.policies.base import Acted, Policy
 from lit_rl.policies.categorical import Categorical
@@ -73,6 +74,8 @@ def make_distribution(spaces: Spaces) -> Categorical | Gaussian:
 class ActorCritic(Policy):
     """A stochastic policy and, with ``critic``, a value function, on a torso of its own or on the actor's.
 
+    With ``normalize_obs`` both see observations normalised by the statistics of what :meth:`observe` was shown.
+
     Weights start orthogonal: times sqrt(2) in the torsos, 0.01 in the actor's head, so that all actions are about as
     likely, and 1 in the critic's (Schulman et al. 2017's own code).
 
@@ -89,8 +92,10 @@ class ActorCritic(Policy):
         activation: str,
         share_torso: bool = False,
         critic: bool = True,
+        normalize_obs: bool = False,
     ) -> None:
         super().__init__(spaces)
+        self.norm = ObservationNorm(spaces.observation) if normalize_obs else None
         self.share_torso = share_torso
         self.actor = StochasticActor(spaces, hidden_sizes, activation)
         orthogonal_(self.actor.torso, 2**0.5)
@@ -105,6 +110,7 @@ class ActorCritic(Policy):
 
     def evaluate(self, obs: Tree, action: Tensor) -> Evaluated:
         """Log-probabilities and entropies of the actor, and values of the critic (0 without one)."""
+        obs = self._seen(obs)
         features = self.actor.torso(obs)
         parameters = self.actor.read(features, obs)
         distribution = self.actor.distribution
@@ -113,7 +119,15 @@ class ActorCritic(Policy):
 
     def value(self, obs: Tree) -> Tensor:
         """Values (B,); 0 without a critic."""
+        obs = self._seen(obs)
         return self._value(obs, self.actor.torso(obs) if self.share_torso else None)
+
+    def observe(self, obs: Tree) -> None:
+        if self.norm is not None:
+            self.norm.update(obs)
+
+    def _seen(self, obs: Tree) -> Tree:
+        return obs if self.norm is None else self.norm(obs)
 
     def _value(self, obs: Tree, features: Tensor | None) -> Tensor:
         if self.critic is None:
@@ -122,7 +136,7 @@ class ActorCritic(Policy):
         return value
 
     def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:
-        parameters, distribution = self.actor(obs), self.actor.distribution
+        parameters, distribution = self.actor(self._seen(obs)), self.actor.distribution
         action = distribution.mode(parameters) if noise is None else distribution.sample(parameters, noise)
         return Acted(action, None)
 
@@ -136,7 +150,10 @@ class ActorCritic(Policy):
         forward, sample = host_forward(self.actor.layers), self.actor.distribution.host_sample
         if forward is None:
             return None
-        return lambda obs, noise: sample(forward(obs), noise)
+        if self.norm is None:
+            return lambda obs, noise: sample(forward(obs), noise)
+        seen = self.norm.host()
+        return None if seen is None else lambda obs, noise: sample(forward(seen(obs)), noise)
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
         return self.actor.distribution.to_env(action)

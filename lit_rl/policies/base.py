@@ -54,6 +54,9 @@ class Policy(nn.Module):
         """Actions (B, ...) of a policy that knows nothing, made of the same noise as :meth:`act` takes."""
         raise NotImplementedError
 
+    def observe(self, obs: Tree) -> None:
+        """Take B observations into running statistics, where there are any; on several ranks, all must call it."""
+
     def initial_state(self, envs: int) -> Tree:
         """The state (envs, ...) at the start of an episode, or None."""
         return None

@@ -44,8 +44,8 @@ QUICK: dict[str, Any] = {
     "target_update_every": 10,
     "epsilon": [[0, 1.0], [300, 0.1]],
     # from rollouts
-    "epochs": 4,
-    "minibatches": 4,
+    "rollout_length": 8,
+    "epochs_per_rollout": 4,
 }
 """Settings that make any algorithm learn :class:`Signs` in some hundred env steps, by name."""
 
