@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from lit_rl.data.plans import ReplayPlan, fit_iteration
+from lit_rl.data.plans import ReplayPlan, RolloutPlan, fit_iteration
 from lit_rl.errors import UsageError
 
 PLAN = ReplayPlan(
@@ -40,3 +40,27 @@ def test_collect_per_step_follows_the_iteration():
 def test_a_plan_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         PLAN.gamma = 1.0
+
+
+ROLLOUT = RolloutPlan(steps_per_iteration=256, rollout_length=32, epochs=4, batch_size=64, gamma=0.9, gae_lambda=0.95)
+
+
+@pytest.mark.parametrize(
+    "length, iteration, epoch, vector, expected",
+    [
+        (32, 256, 2560, 8, (32, 256)),
+        (5, 1000, 10_000, 8, (5, 1000)),
+        (2048, 256, 10_000, 1, (2000, 2000)),  # one rollout at least, and epochs of whole ones
+        (2048, 10_000, 10_000, 1, (2000, 10_000)),
+        (100, 300, 1000, 1, (100, 200)),
+        (64, 64, 96, 8, (12, 96)),
+        (1, 1, 7, 1, (1, 1)),
+    ],
+)
+def test_an_iteration_holds_whole_rollouts_and_an_epoch_whole_iterations(length, iteration, epoch, vector, expected):
+    plan = dataclasses.replace(ROLLOUT, rollout_length=length, steps_per_iteration=iteration)
+    fitted = plan.fit(epoch, vector)
+    assert (fitted.rollout_length, fitted.steps_per_iteration) == expected
+    assert fitted.fit(epoch, vector) == fitted
+    with pytest.raises(UsageError, match="--step_per_epoch 96 or"):
+        ROLLOUT.fit(100, 8)

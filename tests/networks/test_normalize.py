@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
-from lit_rl.networks.normalize import RunningNorm
+from lit_rl.networks.normalize import ObservationNorm, RunningNorm
 
 
 def test_moments_are_those_of_all_rows_seen():
@@ -62,3 +64,27 @@ def test_low_precision_does_not_stop_the_count():
         norm.update(torch.ones(1, 1, dtype=torch.bfloat16))
     assert norm.count.item() == 600
     assert norm(torch.ones(1, 1, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+def test_float_boxes_of_a_tree_are_normalised_and_the_rest_passes():
+    space = spaces.Dict(
+        {
+            "image": spaces.Box(0, 255, (4,), np.uint8),
+            "parts": spaces.Tuple((spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float64))),
+            "number": spaces.Box(-1, 1, (), np.float32),
+        }
+    )
+    norm = ObservationNorm(space)
+    obs = {
+        "image": torch.randint(0, 255, (50, 4), dtype=torch.uint8),
+        "parts": (torch.randint(0, 3, (50,)), torch.randn(50, 2) * 4 + 1),
+        "number": torch.randn(50) - 7,
+    }
+    norm.update(obs)
+    seen = norm(obs)
+    assert seen["image"] is obs["image"] and seen["parts"][0] is obs["parts"][0]
+    for x in (seen["parts"][1], seen["number"]):
+        torch.testing.assert_close(x.mean(0), torch.zeros(x.shape[1:]), rtol=0, atol=1e-5)
+        torch.testing.assert_close(x.std(0, correction=0), torch.ones(x.shape[1:]), rtol=0, atol=1e-4)
+    assert norm.host() is None
+    assert len(norm.state_dict()) == 6
