@@ -11,7 +11,15 @@ from lit_rl.errors import UsageError
 if TYPE_CHECKING:
     from lit_rl.algorithms.base import Algorithm
 
-MODULES = {"DQN": "dqn", "PG": "pg", "A2C": "a2c", "PPO": "ppo"}
+MODULES = {
+    "DQN": "dqn",
+    "PG": "pg",
+    "A2C": "a2c",
+    "PPO": "ppo",
+    "SAC": "sac",
+    "TD3": "td3",
+    "DDPG": "ddpg",
+}
 
 
 def find_algorithm(name: str) -> type[Algorithm]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lit_rl.errors import UsageError
+from lit_rl.functional.schedules import Schedule
 
 if TYPE_CHECKING:
     from lit_rl.data.collector import Collector
@@ -46,6 +47,15 @@ def fit_iteration(steps_per_iteration: int, step_per_epoch: int, vector_step: in
 
 
 @dataclass(frozen=True)
+class Prioritized:
+    """Replay in proportion to the TD error (Schaul et al. 2016, arXiv:1511.05952): p_i = (abs(error_i) + eps)^alpha."""
+
+    alpha: float
+    beta: Schedule  # exponent of the importance weights, over env steps
+    eps: float
+
+
+@dataclass(frozen=True)
 class ReplayPlan:
     """Collect → replay buffer → samples (DQN, DDPG, TD3, SAC).
 
@@ -62,6 +72,8 @@ class ReplayPlan:
     gamma: float
     n_step: int = 1
     random_steps: int = 0  # env steps at the start that act at random, whatever the policy
+    prioritized: Prioritized | None = None  # None samples uniformly
+    noise: tuple[int, ...] = (0,)  # shape of the standard normal numbers that come with every minibatch
 
     def fit(self, step_per_epoch: int, vector_step: int) -> ReplayPlan:
         iteration = fit_iteration(self.steps_per_iteration, step_per_epoch, vector_step)

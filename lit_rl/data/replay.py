@@ -17,8 +17,10 @@ from torch import Tensor
 from lit_rl.data.collector import Collector
 from lit_rl.data.experience import Source
 from lit_rl.data.plans import ReplayPlan
+from lit_rl.data.prioritized import Priorities
 from lit_rl.data.transitions import Steps, Transitions
 from lit_rl.errors import UsageError
+from lit_rl.functional.schedules import value_at
 from lit_rl.functional.tree import Tree, tree_map
 from lit_rl.policies.base import Policy
 
@@ -55,11 +57,11 @@ class ReplayBuffer:
         """Transitions that can be sampled."""
         return int(self.is_transition.sum())
 
-    def add(self, steps: Steps) -> None:
-        """Keep T vector steps of N envs, each row in its own env's ring."""
+    def add(self, steps: Steps) -> np.ndarray:
+        """Keep T vector steps of N envs, each row in its own env's ring; the rows whose contents changed."""
         length = len(steps.reward)
         if length == 0:
-            return
+            return np.zeros(0, np.int64)
         if self.obs is None:
             self._allocate(steps.obs, steps.action)
         inserted = np.zeros((length, self.num_envs), np.int64)  # rows for final observations
@@ -82,6 +84,7 @@ class ReplayBuffer:
         put(self.terminated, rows, steps.terminated[first:].reshape(-1))
         put(self.ended, rows, ((steps.terminated | steps.truncated) & steps.valid)[first:].reshape(-1))
         put(self.is_transition, rows, steps.valid[first:].reshape(-1))
+        final = rows[:0]
         if len(t):
             keep = t >= first
             at_end = at[t[keep], n[keep]]
@@ -93,6 +96,7 @@ class ReplayBuffer:
         tree_map(lambda room, x: put(room, now, x[length]), self.obs, steps.obs)
         self.is_transition.numpy()[now] = False
         self.filled = min(self.rows, self.filled + int(total.max()))
+        return np.arange(len(self.reward)) if first else np.concatenate([rows, final, now])
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         """Rows (n,) of transitions, uniform over all that are kept."""
@@ -128,16 +132,18 @@ class ReplayBuffer:
             weight=torch.ones_like(reward),
         )
 
-    def cut(self) -> None:
-        """End all episodes under way as truncated: what is added next begins new ones."""
+    def cut(self) -> np.ndarray:
+        """End all episodes under way as truncated: what is added next begins new ones; the rows that changed."""
         if self.obs is None:
-            return
+            return np.zeros(0, np.int64)
         newest = (self.head - 1) % self.rows + self._base
         followed = self.is_transition.numpy()[newest]  # by the current observation, which stays as its next one
         self.ended.numpy()[newest] |= followed
         self.head = (self.head + followed) % self.rows
-        self.is_transition.numpy()[self.head + self._base] = False
+        now = self.head + self._base
+        self.is_transition.numpy()[now] = False
         self.filled = min(self.rows, self.filled + int(followed.any()))
+        return now
 
     def _after(self, rows: Tensor) -> Tensor:
         """The row that follows each row in its env's ring."""
@@ -207,7 +213,11 @@ class ReplaySource:
         self.plan, self.collector, self.world_size = plan, collector, world_size
         self.env_steps = 0
         self.buffer = ReplayBuffer(plan.buffer_size // world_size, collector.num_envs)
+        self.priorities: Priorities | None = None
+        if plan.prioritized is not None:
+            self.priorities = Priorities(plan.prioritized, len(self.buffer.reward))
         self.generator = torch.Generator().manual_seed(seed)
+        self._drawn = torch.zeros(0, dtype=torch.int64)  # rows of the newest prioritized minibatch
         self._stage_start = 0  # env steps before this source began
         self._due = 0.0  # updates earned and not made
 
@@ -219,8 +229,12 @@ class ReplaySource:
         random = self.env_steps - self._stage_start < self.plan.random_steps
         before, after = self.env_steps, self.env_steps + self.plan.collect_per_step
         share = -(-after // self.world_size) - -(-before // self.world_size)  # of this rank
-        self.buffer.add(self.collector.collect(share, policy, before, random))
+        self._renew(self.buffer.add(self.collector.collect(share, policy, before, random)))
         self.env_steps = after
+
+    def _renew(self, rows: np.ndarray) -> None:
+        if self.priorities is not None:
+            self.priorities.renew(rows, self.buffer.is_transition.numpy()[rows])
 
     def updates_due(self) -> int:
         """Whole updates that the last collect has earned; none before ``learning_starts``."""
@@ -231,25 +245,40 @@ class ReplaySource:
         self._due -= whole
         return whole
 
-    def sample(self, updates: int) -> list[Transitions]:
-        """Minibatches for this many updates, drawn at once."""
-        rows = self.buffer.draw(updates * self.plan.batch_size, self.generator)
-        whole = self.buffer.gather(rows, self.plan.n_step, self.plan.gamma)
-        size = self.plan.batch_size
-        parts = [tree_map(lambda x, i=i: x[i * size : (i + 1) * size], tuple(whole)) for i in range(updates)]
-        return [Transitions(*part) for part in parts]
+    def sample(self, updates: int) -> Iterator[Transitions]:
+        """Minibatches for this many updates: drawn at once, or by the priorities of the moment."""
+        plan, generator = self.plan, self.generator
+        size = plan.batch_size
+        noise = torch.randn(updates, *plan.noise, generator=generator)
+        if self.priorities is None:
+            whole = self.buffer.gather(self.buffer.draw(updates * size, generator), plan.n_step, plan.gamma)
+            for i in range(updates):
+                part = tree_map(lambda x, i=i: x[i * size : (i + 1) * size], tuple(whole[:-1]))
+                yield Transitions._make((*part, noise[i]))
+            return
+        beta = value_at(self.priorities.plan.beta, self.env_steps)
+        for i in range(updates):
+            self._drawn, weight = self.priorities.draw(size, beta, generator)
+            batch = self.buffer.gather(self._drawn, plan.n_step, plan.gamma)
+            yield batch._replace(weight=weight, noise=noise[i])
+
+    def feedback(self, td_error: Tensor | None) -> None:
+        """The TD errors (B,) of the newest minibatch become its priorities."""
+        if self.priorities is not None and td_error is not None:
+            self.priorities.update(self._drawn, td_error)
 
     def adopt(self, other: Source) -> bool:
         """Go on along the x-axis from another source, with its buffer where that is of the same kind and size."""
         self.env_steps = self._stage_start = other.env_steps
         if isinstance(other, ReplaySource) and _alike(self.buffer, other.buffer):
             self.buffer, self._stage_start = other.buffer, 0
+            self._restore_priorities(None if other.priorities is None else other.priorities.state_dict())
             return True
         return False
 
     def cut(self) -> None:
         """End the episodes under way as truncated."""
-        self.buffer.cut()
+        self._renew(self.buffer.cut())
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -257,6 +286,7 @@ class ReplaySource:
             "stage_start": self._stage_start,
             "due": self._due,
             "buffer": self.buffer.state_dict(),
+            "priorities": None if self.priorities is None else self.priorities.state_dict(),
             "generator": self.generator.get_state(),
             "collector": self.collector.state_dict(),
         }
@@ -264,9 +294,16 @@ class ReplaySource:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env_steps, self._stage_start, self._due = state["env_steps"], state["stage_start"], state["due"]
         self.buffer.load_state_dict(state["buffer"])
+        self._restore_priorities(state["priorities"])
         self.generator.set_state(state["generator"])
         self.collector.load_state_dict(state["collector"])
         self.cut()  # the collector begins fresh episodes
+
+    def _restore_priorities(self, state: dict[str, Any] | None) -> None:
+        if self.priorities is not None and state is not None:
+            self.priorities.load_state_dict(state)
+        elif self.priorities is not None:
+            self.priorities.renew_all(self.buffer.is_transition.numpy())
 
 
 def _alike(one: ReplayBuffer, other: ReplayBuffer) -> bool:
@@ -296,4 +333,4 @@ class ReplayExperience:
                     )
 
     def feedback(self, td_error: Tensor | None, enough: bool = False) -> None:
-        """Uniform replay has no use for TD errors."""
+        self._source.feedback(td_error)

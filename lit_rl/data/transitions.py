@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from lit_rl.functional.tree import Tree
@@ -44,6 +45,7 @@ class Transitions(NamedTuple):
     discount: Tensor  # (B,) float32
     next_obs: Tree  # (B, ...)
     weight: Tensor  # (B,) float32: importance weights, 1 under uniform replay
+    noise: Tensor = torch.zeros(0)  # standard normal, of the shape that the plan asks for: the loss's own randomness
 
 
 class RolloutBatch(NamedTuple):

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import gymnasium as gym
 import numpy as np
+import torch
 from gymnasium import spaces as gs
+from torch import Tensor
+
+from lit_rl.envs.spaces import describe
+from lit_rl.errors import UsageError
 
 
 class BoxUnits:
@@ -16,7 +25,7 @@ class BoxUnits:
         self.space = space
         low, high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))
         finite = np.isfinite(low) & np.isfinite(high) & (high - low < 1e30)  # float32's largest number bounds nothing
-        self.size = low.size
+        self.size, self.bounded = low.size, bool(finite.all())
         self._low, self._high = np.where(finite, -1.0, low), np.where(finite, 1.0, high)
         self._scale = np.where(finite, (high - low) / 2, 1.0) if finite.any() else np.ones(low.size)
         self._shift = np.where(finite, low + self._scale, 0.0) if finite.any() else np.zeros(low.size)
@@ -34,3 +43,25 @@ class BoxUnits:
         if self._whole:
             clipped = np.rint(clipped)
         return clipped.reshape(len(action), *self.space.shape).astype(self.space.dtype, copy=False)
+
+
+def bounded_units(action: gym.Space[Any], algorithm: str) -> BoxUnits:
+    """The units of a policy whose actions end at the bounds.
+
+    Raises:
+        UsageError: the actions are no Box, or one of its bounds is infinite.
+    """
+    if not isinstance(action, gs.Box):
+        raise UsageError(f"{algorithm} needs a Box action space, not {describe(action)}")
+    units = BoxUnits(action)
+    if not units.bounded:
+        raise UsageError(
+            f"{algorithm} scales its actions to the bounds of the action space, and those of {describe(action)} are "
+            "infinite: give the env finite ones (gymnasium.wrappers.RescaleAction), or use PPO"
+        )
+    return units
+
+
+def uniform(normal: Tensor) -> Tensor:
+    """Uniform numbers in (-1, 1) from standard normal ones, of any shape."""
+    return torch.erf(normal / math.sqrt(2))

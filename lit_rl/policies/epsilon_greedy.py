@@ -14,40 +14,86 @@ from lit_rl.errors import UsageError
 from lit_rl.functional.distributions import mask_logits
 from lit_rl.functional.schedules import Schedule, values_at
 from lit_rl.functional.tree import Tree
-from lit_rl.networks.heads import QHead
+from lit_rl.networks.heads import CategoricalQHead, QHead
 from lit_rl.networks.host import host_forward
+from lit_rl.networks.noisy import NoisyTorso
 from lit_rl.networks.torso import Torso
 from lit_rl.policies.base import Acted, Policy, action_mask
 
 
 class QNetwork(nn.Module):
-    """Torso and value head: observations → (B, A) action values."""
+    """Torso and value head: observations → (B, A) action values.
 
-    def __init__(self, spaces: Spaces, hidden_sizes: list[int], activation: str, dueling: bool) -> None:
+    Args:
+        spaces: of the environment.
+        hidden_sizes: widths of the hidden layers.
+        activation: of the hidden layers.
+        dueling: a state value and advantages.
+        sigma0: noise at the start of noisy weights; None for plain ones.
+        atoms: (number, lowest, highest) value of a distribution of returns; None for expected values alone.
+    """
+
+    def __init__(
+        self,
+        spaces: Spaces,
+        hidden_sizes: list[int],
+        activation: str,
+        dueling: bool,
+        sigma0: float | None = None,
+        atoms: tuple[int, float, float] | None = None,
+    ) -> None:
         super().__init__()
         if not isinstance(spaces.action, gs.Discrete):
             raise UsageError(f"DQN needs a Discrete action space, not {describe(spaces.action)}")
-        self.torso = Torso(spaces.observation, hidden_sizes, activation)
-        self.head = QHead(self.torso.features, int(spaces.action.n), dueling)
+        observation, actions = spaces.observation, int(spaces.action.n)
+        self.torso: Torso | NoisyTorso
+        if sigma0 is None:
+            self.torso = Torso(observation, hidden_sizes, activation)
+        else:
+            self.torso = NoisyTorso(observation, hidden_sizes, activation, sigma0)
+        if atoms is None:
+            self.head = QHead(self.torso.features, actions, dueling, sigma0)
+        else:
+            self.head = CategoricalQHead(self.torso.features, actions, dueling, sigma0, *atoms)
+        self.noise_size = self.torso.noise_size + self.head.noise_size if isinstance(self.torso, NoisyTorso) else 0
 
     @property
     def layers(self) -> list[nn.Module] | None:
         """The layers one after the other, where that is all there is; else None."""
         torso = self.torso.layers
-        return None if torso is None or self.head.dueling else [*torso, self.head.linear]
+        plain = type(self.head) is QHead and not self.head.dueling
+        return [*torso, self.head.linear] if torso is not None and plain else None
 
-    def forward(self, obs: Tree) -> Tensor:
-        return mask_logits(self.head(self.torso(obs)), action_mask(obs))
+    def outputs(self, obs: Tree, noise: Tensor | None = None) -> Tensor:
+        """What the head makes of observations, with noise (1 or B, noise_size) in its weights where they are noisy."""
+        if noise is None or not isinstance(self.torso, NoisyTorso):
+            out: Tensor = self.head(self.torso(obs))
+        else:
+            first, last = torch.split(noise, [self.torso.noise_size, self.head.noise_size], dim=1)
+            out = self.head(self.torso(obs, first), last)
+        return out
+
+    def values(self, outputs: Tensor, obs: Tree) -> Tensor:
+        """The action values (B, A) that outputs stand for; the lowest finite number where an action is masked out."""
+        return mask_logits(self.head.values(outputs), action_mask(obs))
+
+    def forward(self, obs: Tree, noise: Tensor | None = None) -> Tensor:
+        return self.values(self.outputs(obs, noise), obs)
 
 
 class EpsilonGreedy(Policy):
-    """Epsilon-greedy over a Q-network; epsilon is a schedule over env steps, or fixed by :meth:`set_eps`."""
+    """Epsilon-greedy over a Q-network; epsilon is a schedule over env steps, or fixed by :meth:`set_eps`.
+
+    A noisy network explores by its weights too: new ones at every step.
+    """
 
     actor: QNetwork
 
     def __init__(self, spaces: Spaces, q: QNetwork, epsilon: Schedule) -> None:
         super().__init__(spaces)
         self.actor = q
+        assert isinstance(spaces.action, gs.Discrete)
+        self._actions = int(spaces.action.n)
         self.epsilon = epsilon
         self.fixed_eps: float | None = None
 
@@ -63,21 +109,23 @@ class EpsilonGreedy(Policy):
         return values
 
     def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:
-        greedy = self.q_values(obs).argmax(-1)
         if noise is None:
-            return Acted(greedy, None)
+            return Acted(self.q_values(obs).argmax(-1), None)
+        greedy = self.actor(obs, noise[:, 1 + self._actions :]).argmax(-1)
         return Acted(torch.where(noise[:, 0] < 0, self.random(obs, noise), greedy), None)
 
     def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
-        """Uniform numbers (steps, envs, 1 + A): a coin that is negative with probability epsilon, and a key for each action."""
-        assert isinstance(self.spaces.action, gs.Discrete)
-        noise = torch.rand(steps, envs, 1 + int(self.spaces.action.n), generator=generator)
+        """Numbers (steps, envs, 1 + A + K): a coin that is negative with probability epsilon, a uniform key for each action,
+        and normal ones for noisy weights."""
+        noise = torch.rand(steps, envs, 1 + self._actions, generator=generator)
         if self.fixed_eps is None:
             eps = values_at(self.epsilon, env_steps + vector_step * np.arange(steps))
             noise[..., 0] -= torch.from_numpy(eps.astype(np.float32))[:, None]
         else:
             noise[..., 0] -= self.fixed_eps
-        return noise
+        if not self.actor.noise_size:
+            return noise
+        return torch.cat([noise, torch.randn(steps, envs, self.actor.noise_size, generator=generator)], dim=2)
 
     def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
         forward = host_forward(self.actor.layers)
@@ -98,5 +146,5 @@ class EpsilonGreedy(Policy):
         return act
 
     def random(self, obs: Tree, noise: Tensor) -> Tensor:
-        keys, mask = noise[:, 1:], action_mask(obs)
+        keys, mask = noise[:, 1 : 1 + self._actions], action_mask(obs)
         return (keys if mask is None else keys.masked_fill(~mask, -1.0)).argmax(-1)

@@ -1,0 +1,48 @@
+"""Critics: K action-value functions as one module. What encodes the observation (a CNN, say) is shared by the K."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from lit_rl.envs.spaces import Spaces
+from lit_rl.functional.tree import Tree
+from lit_rl.networks.encoder import Encoder
+from lit_rl.networks.ensemble import EnsembleMLP
+
+
+class ContinuousCritic(nn.Module):
+    """Q(s, a) for actions that are vectors of A numbers: observations and (B, A) -> (K, B)."""
+
+    def __init__(
+        self, members: int, spaces: Spaces, actions: int, hidden_sizes: Sequence[int], activation: str
+    ) -> None:
+        super().__init__()
+        self.encoder = Encoder(spaces.observation)
+        self.mlp = EnsembleMLP(members, [self.encoder.features + actions, *hidden_sizes, 1], activation)
+
+    def forward(self, obs: Tree, action: Tensor) -> Tensor:
+        q_KB1: Tensor = self.mlp(torch.cat([self.encoder(obs), action], dim=1))
+        return q_KB1.squeeze(2)
+
+
+class DiscreteCritic(nn.Module):
+    """Q(s, a) for A discrete actions: observations and (B,) -> (K, B), or of all actions at once."""
+
+    def __init__(
+        self, members: int, spaces: Spaces, actions: int, hidden_sizes: Sequence[int], activation: str
+    ) -> None:
+        super().__init__()
+        self.encoder = Encoder(spaces.observation)
+        self.mlp = EnsembleMLP(members, [self.encoder.features, *hidden_sizes, actions], activation)
+
+    def all_values(self, obs: Tree) -> Tensor:
+        """The values (K, B, A) of all actions."""
+        q_KBA: Tensor = self.mlp(self.encoder(obs))
+        return q_KBA
+
+    def forward(self, obs: Tree, action: Tensor) -> Tensor:
+        q_KBA = self.all_values(obs)
+        return q_KBA.gather(2, action.expand(len(q_KBA), -1).unsqueeze(2)).squeeze(2)

@@ -1,0 +1,116 @@
+"""A deterministic policy in a Box that explores by adding noise: Gaussian, or an Ornstein-Uhlenbeck process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lit_rl.envs.spaces import Spaces
+from lit_rl.functional.schedules import Schedule, values_at
+from lit_rl.functional.tree import Tree
+from lit_rl.networks.critics import ContinuousCritic
+from lit_rl.networks.host import host_forward
+from lit_rl.networks.torso import Torso
+from lit_rl.policies.base import Acted, Policy
+from lit_rl.policies.bounds import bounded_units, uniform
+
+
+class DeterministicActor(nn.Module):
+    """Observations -> actions (B, A) in (-1, 1)."""
+
+    def __init__(self, spaces: Spaces, actions: int, hidden_sizes: list[int], activation: str) -> None:
+        super().__init__()
+        self.torso = Torso(spaces.observation, hidden_sizes, activation)
+        self.head = nn.Linear(self.torso.features, actions)
+        self.squash = nn.Tanh()
+
+    @property
+    def layers(self) -> list[nn.Module] | None:
+        """The layers one after the other, where that is all there is; else None."""
+        torso = self.torso.layers
+        return None if torso is None else [*torso, self.head, self.squash]
+
+    def forward(self, obs: Tree) -> Tensor:
+        action: Tensor = self.squash(self.head(self.torso(obs)))
+        return action
+
+
+class Deterministic(Policy):
+    """mu(s), and while exploring mu(s) + noise, kept in [-1, 1] and scaled to the bounds.
+
+    Args:
+        spaces: of the environment.
+        algorithm: whose policy it is, for messages.
+        hidden_sizes: widths of the hidden layers of actor and critics.
+        activation: of the hidden layers.
+        critics: the number K of action-value functions.
+        sigma: scale of the noise, as a share of half the action range: a schedule over env steps.
+        theta: None for independent Gaussian noise; else the pull to 0, in (0, 1], of an Ornstein-Uhlenbeck process
+            x <- x - theta x + sigma N(0, 1) (Uhlenbeck & Ornstein 1930), which begins at 0 in every episode.
+    """
+
+    actor: DeterministicActor
+    critic: ContinuousCritic
+
+    def __init__(
+        self,
+        spaces: Spaces,
+        algorithm: str,
+        hidden_sizes: list[int],
+        activation: str,
+        critics: int,
+        sigma: Schedule,
+        theta: float | None = None,
+    ) -> None:
+        units = bounded_units(spaces.action, algorithm)
+        super().__init__(spaces)
+        self._units, self.size = units, units.size
+        self.actor = DeterministicActor(spaces, self.size, hidden_sizes, activation)
+        self.critic = ContinuousCritic(critics, spaces, self.size, hidden_sizes, activation)
+        self.sigma, self.theta = sigma, theta
+
+    def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:
+        action = self.actor(obs)
+        if noise is None:
+            return Acted(action, state)
+        drift, state = self._drift(noise[:, : self.size], state)
+        return Acted((action + drift).clamp(-1.0, 1.0), state)
+
+    def _drift(self, noise: Tensor, state: Tree) -> tuple[Tensor, Tree]:
+        """What is added to the action, and the state of the process that made it."""
+        if self.theta is None:
+            return noise, None
+        process: Tensor = noise if state is None else (1 - self.theta) * state + noise
+        return process, process
+
+    def initial_state(self, envs: int) -> Tree:
+        """Where the process begins; None where the noise has no memory."""
+        return None if self.theta is None else torch.zeros(envs, self.size, device=self.actor.head.weight.device)
+
+    def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
+        """Normal numbers (steps, envs, 2 A): scaled by sigma, then as drawn (for :meth:`random`)."""
+        drawn = torch.randn(steps, envs, self.size, generator=generator)
+        sigma = values_at(self.sigma, env_steps + vector_step * np.arange(steps)).astype(np.float32)
+        return torch.cat([drawn * torch.from_numpy(sigma)[:, None, None], drawn], dim=2)
+
+    def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+        forward = host_forward(self.actor.layers)
+        if forward is None or self.theta is not None:
+            return None
+        size = self.size
+
+        def act(obs: np.ndarray, noise: np.ndarray) -> np.ndarray:
+            action = forward(obs)
+            action += noise[:, :size]
+            return np.clip(action, -1.0, 1.0, out=action)
+
+        return act
+
+    def random(self, obs: Tree, noise: Tensor) -> Tensor:
+        return uniform(noise[:, self.size :])
+
+    def env_action(self, action: np.ndarray) -> np.ndarray:
+        return self._units.to_env(action)
