@@ -16,6 +16,7 @@ from lit_rl.data.transitions import Episode
 from lit_rl.envs.spaces import Spaces, Stored, storage
 from lit_rl.errors import NumericsError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
+from lit_rl.policies.acting import Actor, make_actor
 from lit_rl.policies.base import Policy
 
 WIDTH = 32  # observations per forward pass: a fixed one, since the last bits of a product depend on its shape
@@ -67,25 +68,28 @@ class EpisodeStatistics(Metric):
         return statistics
 
 
-def act_greedily(policy: Policy, obs: Tree, state: Tree) -> tuple[np.ndarray, Tree]:
-    """Environment actions for N observations, in forward passes of a fixed width; and the policy's next state."""
-    first = next(policy.parameters())
+def act_greedily(actor: Actor, obs: Tree, state: Tree) -> tuple[np.ndarray, Tree]:
+    """Greedy actions for N observations, in forward passes of a fixed width; and the policy's next state."""
     count = len(tree_leaves(obs)[0])
-
-    def rows(x: Any, start: int) -> Tensor:
-        part = torch.as_tensor(x[start : start + WIDTH]).to(first.device)
-        padding = WIDTH - len(part)
-        return torch.cat([part, part[-1:].expand(padding, *part.shape[1:])]) if padding else part
-
     actions, states = [], []
     for start in range(0, count, WIDTH):
         used = min(WIDTH, count - start)
-        part = None if state is None else tree_map(lambda x, s=start: rows(x, s), state)
-        acted = policy.act(tree_map(lambda x, s=start: rows(x, s), obs), None, part)
-        actions.append(policy.env_action(acted.action[:used].cpu().numpy()))
-        states.append(None if acted.state is None else tree_map(lambda x, u=used: x[:u], acted.state))
-    joined = None if state is None else tree_map(lambda *parts: torch.cat(parts), *states)
-    return np.concatenate(actions), joined
+        part = tree_map(lambda x, s=start: _padded(x[s : s + WIDTH]), obs)
+        before = None if state is None else tree_map(lambda x, s=start: _padded_tensor(x[s : s + WIDTH]), state)
+        action, after = actor.act(part, None, before)
+        actions.append(action[:used])
+        states.append(None if after is None else tree_map(lambda x, u=used: x[:u], after))
+    return np.concatenate(actions), None if state is None else tree_map(lambda *parts: torch.cat(parts), *states)
+
+
+def _padded(x: np.ndarray) -> np.ndarray:
+    missing = WIDTH - len(x)
+    return np.concatenate([x, np.repeat(x[-1:], missing, 0)]) if missing else x
+
+
+def _padded_tensor(x: Tensor) -> Tensor:
+    missing = WIDTH - len(x)
+    return torch.cat([x, x[-1:].expand(missing, *x.shape[1:])]) if missing else x
 
 
 def _cast(kind: Stored, x: Any) -> np.ndarray:
@@ -117,7 +121,7 @@ def play_episodes(
         EnvError: an environment raised.
     """
     policy.eval()
-    n = envs.num_envs
+    actor, n = make_actor(policy), envs.num_envs
     waiting = list(seeds)
     order = iter([i for i, _ in seeds])
     due = next(order, None)
@@ -135,8 +139,8 @@ def play_episodes(
     while max(number) >= 0:
         seen = tree_map(_cast, kinds, obs)
         _check_finite(seen, number, lengths)
-        action, state = act_greedily(policy, seen, state)
-        obs, reward, terminated, truncated, info = envs.step(action)
+        action, state = act_greedily(actor, seen, state)
+        obs, reward, terminated, truncated, info = envs.step(policy.env_action(action))
         returns += reward
         lengths += 1
         ended = terminated | truncated

@@ -14,8 +14,8 @@ from lit_rl.policies.base import Policy
 class Actor(Protocol):
     """A policy seen from the environments' side: observations and actions are numpy arrays."""
 
-    def act(self, obs: Tree, noise: np.ndarray, state: Tree) -> tuple[np.ndarray, Tree]:
-        """Exploring actions (N, ...) in the policy's units, and the policy's next state."""
+    def act(self, obs: Tree, noise: np.ndarray | None, state: Tree) -> tuple[np.ndarray, Tree]:
+        """Actions (N, ...) in the policy's units, greedy without noise, and the policy's next state."""
 
 
 class TorchActor:
@@ -25,10 +25,11 @@ class TorchActor:
         self._policy, self._random = policy, random
         self._device = next(policy.parameters()).device
 
-    def act(self, obs: Tree, noise: np.ndarray, state: Tree) -> tuple[np.ndarray, Tree]:
+    def act(self, obs: Tree, noise: np.ndarray | None, state: Tree) -> tuple[np.ndarray, Tree]:
         seen = tree_map(lambda x: torch.from_numpy(x).to(self._device), obs)
-        drawn = torch.from_numpy(noise).to(self._device)
+        drawn = None if noise is None else torch.from_numpy(noise).to(self._device)
         if self._random:
+            assert drawn is not None
             return self._policy.random(seen, drawn).cpu().numpy(), state
         action, state = self._policy.act(seen, drawn, state)
         return action.cpu().numpy(), state
@@ -42,7 +43,7 @@ class HostActor:
         assert act is not None
         self._act = act
 
-    def act(self, obs: Tree, noise: np.ndarray, state: Tree) -> tuple[np.ndarray, Tree]:
+    def act(self, obs: Tree, noise: np.ndarray | None, state: Tree) -> tuple[np.ndarray, Tree]:
         return self._act(obs, noise), None
 
 

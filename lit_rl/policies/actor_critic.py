@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from lit_rl.networks.host import host_forward
 from lit_rl.networks.init import orthogonal_
 from lit_rl.networks.normalize import ObservationNorm
 from lit_rl.networks.torso import Torso
-from lit_rl.policies.base import Acted, Policy
+from lit_rl.policies.base import Acted, HostAct, Policy
 from lit_rl.policies.categorical import Categorical
 from lit_rl.policies.gaussian import Gaussian
 
@@ -146,7 +146,7 @@ class ActorCritic(Policy):
     def random(self, obs: Tree, noise: Tensor) -> Tensor:
         return self.actor.distribution.random(noise, obs)
 
-    def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+    def host_act(self) -> HostAct | None:
         forward, sample = host_forward(self.actor.layers), self.actor.distribution.host_sample
         if forward is None:
             return None

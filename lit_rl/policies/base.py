@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from lit_rl.envs.spaces import Spaces
 from lit_rl.functional.tree import Tree
 
+HostAct = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
+
 
 class Acted(NamedTuple):
     """One decision for each of B observations."""
@@ -46,8 +48,8 @@ class Policy(nn.Module):
         """Exploration noise (steps, envs, K) for vector steps of ``vector_step`` env steps each that follow ``env_steps``."""
         raise NotImplementedError
 
-    def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
-        """:meth:`act` with noise as a numpy function (obs, noise) → action on the live weights; None where there is none."""
+    def host_act(self) -> HostAct | None:
+        """:meth:`act` as a numpy function (obs, noise or None) → action on the live weights; None where there is none."""
         return None
 
     def random(self, obs: Tree, noise: Tensor) -> Tensor:

@@ -73,9 +73,10 @@ class Categorical(nn.Module):
         """Gumbel noise (steps, envs, outputs)."""
         return d.gumbel(torch.rand(steps, envs, self.outputs, generator=generator))
 
-    def host_sample(self, output: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        """:meth:`sample` in numpy from a network's output, where nothing is masked."""
-        output += noise
+    def host_sample(self, output: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
+        """:meth:`sample`, or without noise :meth:`mode`, in numpy from a network's output, where nothing is masked."""
+        if noise is not None:
+            output += noise
         action: np.ndarray = output.reshape(-1, self.parts, self.most).argmax(2)
         return action[:, 0] if self.single else action
 

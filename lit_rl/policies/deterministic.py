@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -14,7 +12,7 @@ from lit_rl.functional.tree import Tree
 from lit_rl.networks.critics import ContinuousCritic
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.torso import Torso
-from lit_rl.policies.base import Acted, Policy
+from lit_rl.policies.base import Acted, HostAct, Policy
 from lit_rl.policies.bounds import bounded_units, uniform
 
 
@@ -96,14 +94,16 @@ class Deterministic(Policy):
         sigma = values_at(self.sigma, env_steps + vector_step * np.arange(steps)).astype(np.float32)
         return torch.cat([drawn * torch.from_numpy(sigma)[:, None, None], drawn], dim=2)
 
-    def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+    def host_act(self) -> HostAct | None:
         forward = host_forward(self.actor.layers)
         if forward is None or self.theta is not None:
             return None
         size = self.size
 
-        def act(obs: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        def act(obs: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
             action = forward(obs)
+            if noise is None:
+                return action
             action += noise[:, :size]
             return np.clip(action, -1.0, 1.0, out=action)
 

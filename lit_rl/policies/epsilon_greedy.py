@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from gymnasium import spaces as gs
@@ -18,7 +16,7 @@ from lit_rl.networks.heads import CategoricalQHead, QHead
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.noisy import NoisyTorso
 from lit_rl.networks.torso import Torso
-from lit_rl.policies.base import Acted, Policy, action_mask
+from lit_rl.policies.base import Acted, HostAct, Policy, action_mask
 
 
 class QNetwork(nn.Module):
@@ -127,21 +125,20 @@ class EpsilonGreedy(Policy):
             return noise
         return torch.cat([noise, torch.randn(steps, envs, self.actor.noise_size, generator=generator)], dim=2)
 
-    def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+    def host_act(self) -> HostAct | None:
         forward = host_forward(self.actor.layers)
         if forward is None:
             return None
 
-        def act(obs: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        def act(obs: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
+            if noise is None:
+                greedy: np.ndarray = forward(obs).argmax(1)
+                return greedy
             explore = noise[:, 0] < 0
-            action: np.ndarray
+            anything: np.ndarray = noise[:, 1:].argmax(1)
             if explore.all():
-                action = noise[:, 1:].argmax(1)
-            else:
-                action = forward(obs).argmax(1)
-                if explore.any():
-                    action = np.where(explore, noise[:, 1:].argmax(1), action)
-            return action
+                return anything
+            return np.where(explore, anything, forward(obs).argmax(1))
 
         return act
 

@@ -54,9 +54,10 @@ class Gaussian(nn.Module):
         spread = self.log_std.detach().float().exp().cpu()
         return torch.randn(steps, envs, self.outputs, generator=generator) * spread
 
-    def host_sample(self, output: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        """:meth:`sample` in numpy from a network's output."""
-        output += noise
+    def host_sample(self, output: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
+        """:meth:`sample`, or without noise :meth:`mode`, in numpy from a network's output."""
+        if noise is not None:
+            output += noise
         return output
 
     @property

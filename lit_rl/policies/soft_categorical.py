@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from lit_rl.functional.tree import Tree
 from lit_rl.networks.critics import DiscreteCritic
 from lit_rl.networks.host import host_forward
 from lit_rl.policies.actor_critic import StochasticActor
-from lit_rl.policies.base import Acted, action_mask
+from lit_rl.policies.base import Acted, HostAct, action_mask
 from lit_rl.policies.soft import SoftPolicy
 
 ENTROPY_SHARE = 0.98  # of the largest entropy there is (Christodoulou 2019, appendix B)
@@ -70,7 +69,7 @@ class SoftCategorical(SoftPolicy):
     def random(self, obs: Tree, noise: Tensor) -> Tensor:
         return self.actor.distribution.random(noise, obs)
 
-    def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+    def host_act(self) -> HostAct | None:
         forward, sample = host_forward(self.actor.layers), self.actor.distribution.host_sample
         return None if forward is None else lambda obs, noise: sample(forward(obs), noise)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -14,7 +12,7 @@ from lit_rl.functional.tree import Tree
 from lit_rl.networks.critics import ContinuousCritic
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.torso import Torso
-from lit_rl.policies.base import Acted
+from lit_rl.policies.base import Acted, HostAct
 from lit_rl.policies.bounds import bounded_units, uniform
 from lit_rl.policies.soft import SoftPolicy
 
@@ -75,16 +73,17 @@ class SquashedGaussian(SoftPolicy):
         """Standard normal numbers (steps, envs, A)."""
         return torch.randn(steps, envs, self.noise_size, generator=generator)
 
-    def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+    def host_act(self) -> HostAct | None:
         forward = host_forward(self.actor.layers)
         if forward is None:
             return None
         size = self.noise_size
 
-        def act(obs: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        def act(obs: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
             out = forward(obs)
-            std = np.exp(np.clip(out[:, size:], *LOG_STD))
-            action: np.ndarray = np.tanh(out[:, :size] + std * noise)
+            if noise is not None:
+                out[:, :size] += np.exp(np.clip(out[:, size:], *LOG_STD)) * noise
+            action: np.ndarray = np.tanh(out[:, :size])
             return action
 
         return act
