@@ -3,4 +3,15 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
+import pytest
+
+import lit_rl.zoo
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE))
+
+
+@pytest.fixture
+def fixed_zoo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tuned entries are those of tests/cli/zoo, which do not change when the package's are tuned anew."""
+    monkeypatch.setattr(lit_rl.zoo, "files", lambda package: HERE / "zoo")

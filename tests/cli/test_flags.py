@@ -10,6 +10,8 @@ from lit_rl.algorithms.dqn import DQN
 from lit_rl.cli.parser import FlagParser, parser_of
 from lit_rl.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("fixed_zoo")
+
 
 @pytest.fixture(scope="module")
 def parser() -> FlagParser:

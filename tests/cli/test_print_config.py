@@ -8,6 +8,8 @@ from typed import resolved
 from lit_rl.cli import main
 from lit_rl.cli.arguments import dump_yaml, load_yaml
 
+pytestmark = pytest.mark.usefixtures("fixed_zoo")
+
 
 @pytest.mark.parametrize(
     "argv",

@@ -8,6 +8,8 @@ from typed import resolved, second, settings
 from lit_rl.errors import UsageError
 from lit_rl.pipeline import Stage2Config
 
+pytestmark = pytest.mark.usefixtures("fixed_zoo")
+
 PLAIN = ("--tuned", "false")  # the defaults of the dataclasses
 
 
@@ -119,6 +121,14 @@ def test_another_algorithm_starts_from_its_own_defaults_and_what_was_typed():
     assert (stage.algorithm.gamma, stage.algorithm.steps_per_iteration) == (0.5, 200), "the tuned 256 are DQN's"
     assert "stage 2: typed:TwoRates has no n_step: what was given holds in stage 1 only" in found.notes
     assert stage.algorithm.lr == pytest.approx(0.3e-3), "from stage 1's"
+
+
+def test_settings_of_the_whole_run_are_those_of_stage_1_also_beside_another_algorithm():
+    run = ("--episode_per_test", "7", "--test_episodes", "9")
+    stage = second(*run, "--step2", "{algo: typed:TwoRates}")
+    evaluation = stage.evaluation
+    assert (evaluation.episode_per_test, evaluation.test_episodes) == (7, 9)
+    assert evaluation.num_test_envs == 30, "tuned for stage 1: one datamodule serves both stages"
 
 
 def test_a_module_of_ones_own_must_be_a_litpolicy():

@@ -15,6 +15,8 @@ from lit_rl.cli.resolve import resolve
 from lit_rl.cli.trainer_flags import NOT_SET, TRAINER_FLAGS, duration, own_defaults, try_out, world_size
 from lit_rl.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("fixed_zoo")
+
 PARAMETERS = inspect.signature(pl.Trainer.__init__).parameters
 PASSED = {
     "accelerator": "cpu",

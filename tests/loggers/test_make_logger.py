@@ -61,5 +61,5 @@ def test_missing_package_is_named_with_its_extra(tmp_path: Path, kind: Any, monk
 
 
 def test_unknown_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="use tensorboard, csv, wandb, mlflow or false"):
+    with pytest.raises(UsageError, match="--logger comet is unknown: use tensorboard, csv, wandb, mlflow, false$"):
         make_logger("comet", tmp_path, 1)  # type: ignore[arg-type]
