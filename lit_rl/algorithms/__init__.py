@@ -19,6 +19,7 @@ MODULES = {
     "SAC": "sac",
     "TD3": "td3",
     "DDPG": "ddpg",
+    "ES": "es",
 }
 
 

@@ -112,6 +112,39 @@ class RolloutPlan:
         return RolloutSource(self, collector, seed, world_size)
 
 
+@dataclass(frozen=True)
+class PopulationPlan:
+    """Score ``members`` perturbed policies, each on its share of an iteration's env steps → one update (ES)."""
+
+    steps_per_iteration: int
+    members: int  # over all ranks, in pairs of opposite perturbations
+    noise_stdev: float
+
+    def fit(self, step_per_epoch: int, vector_step: int) -> PopulationPlan:
+        """The plan with the most members and then the largest iteration that fit; every env plays whole members.
+
+        Raises:
+            UsageError: an epoch is too short or too odd for a pair of members in each env.
+        """
+        wave = 2 * vector_step  # a pair of members in each env: pairs never part over ranks
+        limit = max(wave, min(self.members, self.steps_per_iteration, step_per_epoch))
+        fitting = [n for n in range(wave, limit + 1, wave) if step_per_epoch % n == 0]
+        if not fitting:
+            near = max(1, round(step_per_epoch / wave)) * wave
+            raise UsageError(
+                f"step_per_epoch {step_per_epoch} cannot be shared out among pairs of policies in each of {vector_step} "
+                f"envs; use --step_per_epoch {near}"
+            )
+        members = max(fitting)
+        iteration = fit_iteration(self.steps_per_iteration, step_per_epoch, members)
+        return dataclasses.replace(self, steps_per_iteration=iteration, members=members)
+
+    def make_source(self, collector: Collector, seed: int, world_size: int) -> Source:
+        from lit_rl.data.population import PopulationSource
+
+        return PopulationSource(self, collector, seed, world_size)
+
+
 def fit_rollout(
     rollout_length: int, steps_per_iteration: int, step_per_epoch: int, vector_step: int
 ) -> tuple[int, int]:

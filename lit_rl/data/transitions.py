@@ -60,6 +60,13 @@ class RolloutBatch(NamedTuple):
     last: Tensor  # () bool: no minibatch of the same rollout comes after it
 
 
+class Evaluations(NamedTuple):
+    """Scores of perturbed weights: row p of ``return_`` belongs to weights + stdev * direction p, and - stdev * it."""
+
+    direction: Tensor  # (P, D) standard normal
+    return_: Tensor  # (P, 2)
+
+
 class Episode(NamedTuple):
     """A finished episode: its raw, undiscounted return, its env steps, and success where the env reports it."""
 

@@ -190,7 +190,7 @@ def test_a_fixed_temperature_stays():
 
 def test_sac_with_discrete_actions_by_hand():
     sac = SAC(DISCRETE, SACConfig(hidden_sizes=[], batch_size=2))
-    set_linear(sac.policy.actor.head, [[0.0], [0.0]])  # both actions with 1/2
+    set_linear(sac.policy.actor.linear, [[0.0], [0.0]])  # both actions with 1/2
     for critic, weights in ((sac.policy.critic, [[1.0, 2.0], [2.0, 0.0]]), (sac.target, [[1.0, 3.0], [2.0, 1.0]])):
         with torch.no_grad():
             critic.mlp.output.weight.copy_(torch.tensor(weights)[:, :, None])

@@ -46,7 +46,7 @@ def test_the_target_by_hand(double, bootstrap):
     dqn = linear([[4.0, 0.0], [3.0, 1.0]], [[2.0, 0.0], [5.0, 0.0]])
     dqn.config.double = double
     batch = batch_of([[1.0, 0.0], [1.0, 0.0]])
-    assert dqn.bootstrap(batch.next_obs).tolist() == [bootstrap] * 2
+    assert dqn.bootstrap(batch.next_obs, batch.noise).tolist() == [bootstrap] * 2
     loss = dqn.q_loss(batch)
     # Q is 4 and 1; the second transition terminated, so its target is its reward.
     errors = [1 + 0.5 * bootstrap - 4, 2.0 - 1]

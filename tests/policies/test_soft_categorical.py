@@ -29,7 +29,7 @@ def test_actions_are_drawn_by_their_probability():
     obs = torch.ones(1, 3)
     noise = policy.noise(1, 20_000, torch.Generator().manual_seed(0), 0, 1)[0]
     drawn = policy.act(obs.expand(20_000, 3), noise).action
-    expected = policy.actor(obs).softmax(1)[0] * 20_000
+    expected = policy.actor(obs)[0, 0].softmax(0) * 20_000
     assert (torch.bincount(drawn, minlength=4) - expected).abs().max() < 300
 
 
@@ -55,7 +55,7 @@ def test_the_soft_value_is_the_sum_over_allowed_actions():
     value, log_prob = policy.soft_value(policy.critic, obs, torch.zeros(50, 0), alpha)
     allowed = obs["action_mask"].bool()
     for i in range(50):
-        logits = policy.actor.head(policy.actor.torso(obs))[i][allowed[i]]
+        logits = policy.actor.linear(policy.actor.torso(obs))[i][allowed[i]]
         q = policy.critic.all_values(obs).min(0).values[i][allowed[i]]
         p = logits.softmax(0)
         torch.testing.assert_close(log_prob[i], (p * p.log()).sum())
