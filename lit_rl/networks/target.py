@@ -22,11 +22,17 @@ class Follower(Generic[Net]):
         # walking a module's parameters costs more than moving them
         self._mine: list[Tensor] = list(self.follower.parameters())
         self._theirs: list[Tensor] = list(leader.parameters())
-        self._buffers = list(zip(self.follower.buffers(), leader.buffers(), strict=True))
+        # by name, as moving a module to a device replaces its buffers; those that are not saved never change
+        self._buffers = [
+            (mine._buffers, theirs._buffers, name)
+            for mine, theirs in zip(self.follower.modules(), leader.modules(), strict=True)
+            for name, buffer in mine._buffers.items()
+            if buffer is not None and name not in mine._non_persistent_buffers_set
+        ]
 
     @torch.no_grad()
     def move(self, share: float) -> None:
         """Take this share of every leader's weight, in (0, 1]: 1 copies; running statistics are always copied."""
         torch._foreach_lerp_(self._mine, self._theirs, share)
-        for mine, theirs in self._buffers:
-            mine.copy_(theirs)
+        for mine, theirs, name in self._buffers:
+            mine[name].copy_(theirs[name])  # type: ignore[union-attr, arg-type]

@@ -35,3 +35,13 @@ def test_it_has_no_gradient_and_shares_no_memory():
     assert not average.follower.weight.requires_grad and net.weight.requires_grad
     net.weight.data.zero_()
     assert average.follower.weight.tolist() == [1.0, 2.0]
+
+
+def test_running_statistics_follow_after_both_were_moved():
+    net = Net()
+    average = Follower(net)
+    for module in (net, average.follower):
+        module.double()  # replaces the buffers, as a move to another device does
+    net.count.fill_(7)
+    average.move(1.0)
+    assert average.follower.count.item() == 7 and average.follower.count.dtype == torch.float64
