@@ -98,6 +98,7 @@ class CategoricalQHead(QHead):
         kl = kl_to_logits(target, out)
         return kl, kl
 
+
 class ValueHead(nn.Module):
     """The value of a state: (B, features) -> (B,)."""
 
