@@ -84,15 +84,27 @@ class ExperienceDataModule(pl.LightningDataModule):
         Raises:
             UsageError: the spaces differ from the policy's, or no iteration fits an epoch.
         """
-        algorithm: Any = self._lit_policy.algorithm
-        if algorithm.spaces != self.spaces:
-            raise UsageError(f"the policy was built for other spaces than those of {self.env}")
+        assert self.trainer is not None
+        plan = self.check(self._lit_policy.algorithm, self.trainer.world_size)
         if stage == "fit":
-            assert self.trainer is not None
-            plan = algorithm.plan.fit(self.step_per_epoch, self.num_envs * self.trainer.world_size)
             self._iterations = self.step_per_epoch // plan.steps_per_iteration
             if self.source is None or plan != self._plan:
                 self._plan, self.source = plan, self._make_source(plan)
+
+    def check(self, algorithm: Any, ranks: int) -> Plan:
+        """The algorithm's plan as it fits into an epoch on this many ranks.
+
+        Raises:
+            UsageError: other spaces than these, an epoch that no iteration fits, fewer episodes than ranks, or a plan
+                that leaves a rank too little.
+        """
+        if algorithm.spaces != self.spaces:
+            raise UsageError(f"the policy was built for other spaces than those of {self.env}")
+        for name in ("episode_per_test", "test_episodes"):
+            if getattr(self, name) < ranks:
+                raise UsageError(f"--{name} {getattr(self, name)} leaves some of the {ranks} ranks nothing to play")
+        plan: Plan = algorithm.plan.fit(self.step_per_epoch, self.num_envs * ranks)
+        return plan
 
     def _make_source(self, plan: Plan) -> Source:
         trainer = self.trainer

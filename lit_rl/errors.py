@@ -11,3 +11,11 @@ class EnvError(RuntimeError):
 
 class NumericsError(RuntimeError):
     """A NaN or infinite observation, reward, loss or gradient; the message names the tensor and where it was seen."""
+
+
+class RankError(RuntimeError):
+    """Another process of the run died; the message names it. ``quiet``: a third process prints it."""
+
+    def __init__(self, message: str, quiet: bool = False) -> None:
+        super().__init__(message)
+        self.quiet = quiet

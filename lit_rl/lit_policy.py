@@ -83,6 +83,7 @@ class LitPolicy(pl.LightningModule):
         self.optimize: GradientStep | None = None
         self.episodes = EpisodeStatistics()
         self.reported: dict[str, float] = {}  # the newest value of every metric
+        self.stop_wanted = False  # from outside, at any time; ranks agree on it at the end of an iteration
         self._metrics: list[dict[str, Tensor]] = []
         self._finished: list[Episode] = []
         about: dict[str, Any] = {"version": __version__, "algo": algorithm_name(algorithm), "config": asdict(settings)}
@@ -103,6 +104,12 @@ class LitPolicy(pl.LightningModule):
     def env_steps(self) -> int:
         """Env steps of the run so far, over all envs and ranks."""
         return self._data.env_steps if self._trainer is not None and self._data is not None else 0
+
+    def setup(self, stage: str) -> None:
+        ours = r".*self\.log\('(Train/\w+|Eval/\w+|Step2Eval/\w+|Test/\w+|step)', "
+        # What we log is the same on all ranks already; an average of equal numbers could differ in the last digit.
+        warnings.filterwarnings("ignore", rf"{ours}.*sync_dist=True")
+        warnings.filterwarnings("ignore", rf"{ours}.*have no logger configured")
 
     @property
     def _data(self) -> ExperienceDataModule:
@@ -165,8 +172,15 @@ class LitPolicy(pl.LightningModule):
         for name, group in self.optimize.groups.items():
             if not torch.isfinite(group.flat.detach().sum()):
                 raise NumericsError(f"the weights of the {name} group are NaN or infinite after update {self.updates}")
-        if self._limit_reached():
+        if self._limit_reached() or self._any_rank(self.stop_wanted):
             self._end_fit()
+
+    def _any_rank(self, wanted: bool) -> bool:
+        """Whether a rank wants what one alone must not do: the others would wait for it for ever."""
+        if self.trainer.world_size == 1:
+            return wanted
+        agreed: bool = self.trainer.strategy.reduce_boolean_decision(wanted, all=False)
+        return agreed
 
     def _limit_reached(self) -> bool:
         made = self.env_steps - (self.first_env_step or 0)
@@ -180,16 +194,27 @@ class LitPolicy(pl.LightningModule):
         self.trainer.check_val_every_n_epoch = 1
 
     def on_train_epoch_end(self) -> None:
-        metrics = {f"Train/{name}": value for name, value in _means(self._metrics).items()}
+        means = _means(self._metrics)
+        episodes = [len(self._finished), sum(e.return_ for e in self._finished), sum(e.length for e in self._finished)]
+        self._metrics, self._finished = [], []
+        sums = self._sum_over_ranks([*means.values(), *episodes])
+        ranks = self.trainer.world_size  # each made the same number of updates
+        metrics = {f"Train/{name}": total / ranks for name, total in zip(means, sums, strict=False)}
         for name, value in metrics.items():
             if not math.isfinite(value):
                 raise NumericsError(f"{name} is {value} in epoch {self.current_epoch}, after update {self.updates}")
-        if self._finished:
-            metrics["Train/return"] = sum(e.return_ for e in self._finished) / len(self._finished)
-            metrics["Train/length"] = sum(e.length for e in self._finished) / len(self._finished)
-            metrics["Train/episodes"] = len(self._finished)
-        self._metrics, self._finished = [], []
+        count, returns, lengths = sums[len(means) :]
+        if count:
+            metrics |= {"Train/return": returns / count, "Train/length": lengths / count, "Train/episodes": count}
         self._report(metrics)
+
+    def _sum_over_ranks(self, values: list[float]) -> list[float]:
+        """The sum of each number over all ranks, the same on each of them."""
+        if self.trainer.world_size == 1:
+            return values
+        mine = torch.tensor(values, dtype=torch.float64, device=self.device)
+        total: list[float] = self.trainer.strategy.reduce(mine, reduce_op="sum").tolist()
+        return total
 
     def _report(self, metrics: dict[str, float]) -> None:
         """Metrics for callbacks by Lightning's log; while fitting, for loggers over env steps, exactly (not as float32)."""

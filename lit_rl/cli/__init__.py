@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from lit_rl import __version__
-from lit_rl.errors import EnvError, NumericsError, UsageError
+from lit_rl.errors import EnvError, NumericsError, RankError, UsageError
 
 COMMANDS = {"train": ("lit_rl.cli.train_command", "learn a policy, refine it (--two_steps), test it, keep the best")}
 
@@ -29,11 +29,27 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _dispatch(argv)
     except UsageError as error:
-        print(f"lit-rl: error: {' '.join(str(error).split())}", file=sys.stderr)
+        _print_error(" ".join(str(error).split()))
         return 2
     except (EnvError, NumericsError) as error:
-        print(f"lit-rl: error: {error}", file=sys.stderr)
+        _print_error(str(error))
         return 1
+    except RankError as error:
+        if not error.quiet:
+            print(f"lit-rl: error: {error}", file=sys.stderr)
+        return 1
+
+
+def _print_error(message: str) -> None:
+    """Print an error once, however many ranks it happened on."""
+    if "RANK" in os.environ or "LOCAL_RANK" in os.environ:
+        from lit_rl.pipeline.ranks import what_to_print
+
+        said = what_to_print(message)
+    else:
+        said = message
+    if said is not None:
+        print(f"lit-rl: error: {said}", file=sys.stderr)
 
 
 def train(**settings: Any) -> dict[str, Any]:
@@ -49,6 +65,7 @@ def train(**settings: Any) -> dict[str, Any]:
         UsageError: settings that cannot be used; nothing has been created.
         EnvError: the environment raised or broke Gymnasium's rules.
         NumericsError: a NaN or infinite observation, reward, loss or weight.
+        RankError: another process of the run died.
     """
     from lit_rl.cli.arguments import from_python
     from lit_rl.cli.train_command import run_request

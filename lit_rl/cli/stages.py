@@ -25,8 +25,8 @@ from lit_rl.pipeline import find_module
 Values = dict[str, Any]
 
 STAGE_GROUPS = ("data", "evaluation", "algorithm", "limits", TRAINER)
-# One datamodule serves both stages, so these cannot differ between them.
-OF_THE_RUN = ("episode_per_test", "num_test_envs", "test_episodes", "default_root_dir")
+# One datamodule and one set of ranks serve both stages, so these cannot differ between them.
+OF_THE_RUN = ("episode_per_test", "num_test_envs", "test_episodes", "default_root_dir", "devices", "num_nodes")
 LIMITS = {"max_steps": -1, "max_time": None, "total_timesteps": None}  # and their values that limit nothing
 DEFAULT_MAX_EPOCHS = 100
 NEXT_LR = 0.3  # stage 2's learning rate, times the last one of stage 1

@@ -32,21 +32,22 @@ def run_request(request: Request) -> dict[str, Any]:
         UsageError: settings that cannot be used; nothing has been created.
     """
     from lightning_fabric.utilities.exceptions import MisconfigurationException
-    from lightning_utilities.core.rank_zero import rank_zero_only
 
     from lit_rl.cli.resolve import resolve
     from lit_rl.cli.trainer_flags import try_out
     from lit_rl.pipeline import run
+    from lit_rl.pipeline.ranks import Ranks
 
     resolved = resolve(request)
     settings = resolved.settings
-    for stage in filter(None, (settings.stage1, settings.stage2)):
-        try_out(stage.trainer)
-    if getattr(rank_zero_only, "rank", 0) == 0:
+    trainers = [try_out(stage.trainer) for stage in (settings.stage1, settings.stage2) if stage is not None]
+    ranks = Ranks.of(trainers[0])
+    if ranks.rank == 0:
         for note in resolved.notes:
             print(note, flush=True)
     try:
-        return run(settings)
+        with ranks:
+            return run(settings, ranks)
     except MisconfigurationException as error:
         raise UsageError(f"Lightning: {error}") from error
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lit_rl.errors import UsageError
+
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
 
 NOT_SET: Any = object()
 
@@ -77,14 +81,34 @@ TRAINER_FLAGS: dict[str, TrainerFlag] = {
 
 
 def own_defaults(typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Our values for the parameters that nobody typed; barebones forbids them."""
+    """Our values for the parameters that nobody typed (barebones forbids most), and the ranks that are there already.
+
+    Raises:
+        UsageError: other devices were typed than the processes that torchrun has started.
+    """
+    ranks = _torchrun_ranks(typed)
     if typed.get("barebones"):
-        return {}
-    return {
+        return ranks
+    return ranks | {
         name: flag.default
         for name, flag in TRAINER_FLAGS.items()
         if flag.default is not NOT_SET and typed.get(name) is None
     }
+
+
+def _torchrun_ranks(typed: Mapping[str, Any]) -> dict[str, int]:
+    """Devices and nodes of a run that torchrun has started: left alone, Lightning makes each process a run of its own."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return {}
+    world, here = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    found = {"devices": here, "num_nodes": world // here}
+    for name, value in found.items():
+        if typed.get(name) not in (None, "auto", -1, "-1", value, str(value)):
+            raise UsageError(
+                f"--{name} {typed[name]} contradicts torchrun, which has started {here} processes on each of "
+                f"{world // here} nodes: leave it out"
+            )
+    return found
 
 
 def refuse(typed: Mapping[str, Any], lightning_defaults: Mapping[str, Any]) -> None:
@@ -220,8 +244,8 @@ def _all_devices(accelerator: Any) -> int:
     return torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available() else 1
 
 
-def try_out(trainer: Mapping[str, Any]) -> None:
-    """Make a Trainer of these arguments and drop it, so that what Lightning refuses is refused before a folder is made.
+def try_out(trainer: Mapping[str, Any]) -> pl.Trainer:
+    """A Trainer of these arguments, to be dropped: what Lightning refuses is refused before a folder is made.
 
     Raises:
         UsageError: in Lightning's words.
@@ -240,7 +264,7 @@ def try_out(trainer: Mapping[str, Any]) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            pl.Trainer(**kwargs | {"logger": False})
+            return pl.Trainer(**kwargs | {"logger": False})
     except (MisconfigurationException, ValueError, TypeError, RuntimeError, ImportError) as error:
         raise UsageError(f"Lightning's Trainer: {' '.join(str(error).split())}") from None
     finally:

@@ -46,6 +46,12 @@ def fit_iteration(steps_per_iteration: int, step_per_epoch: int, vector_step: in
     return max(n for n in range(vector_step, wanted + 1, vector_step) if step_per_epoch % n == 0)
 
 
+def check_buffer_size(rows: int, envs: int) -> None:
+    """Refuse a replay buffer that leaves an env fewer than three rows."""
+    if rows < 3 * envs:
+        raise UsageError(f"--buffer_size {rows} is too small for {envs} envs: it must be at least {3 * envs}")
+
+
 @dataclass(frozen=True)
 class Prioritized:
     """Replay in proportion to the TD error (Schaul et al. 2016, arXiv:1511.05952): p_i = (abs(error_i) + eps)^alpha."""
@@ -76,6 +82,7 @@ class ReplayPlan:
     noise: tuple[int, ...] = (0,)  # shape of the standard normal numbers that come with every minibatch
 
     def fit(self, step_per_epoch: int, vector_step: int) -> ReplayPlan:
+        check_buffer_size(self.buffer_size, vector_step)
         iteration = fit_iteration(self.steps_per_iteration, step_per_epoch, vector_step)
         collect = max(n for n in range(1, min(self.collect_per_step, iteration) + 1) if iteration % n == 0)
         return dataclasses.replace(self, steps_per_iteration=iteration, collect_per_step=collect)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lit_rl.data.collector import Collector
 from lit_rl.data.experience import Source
-from lit_rl.data.plans import ReplayPlan
+from lit_rl.data.plans import ReplayPlan, check_buffer_size
 from lit_rl.data.prioritized import Priorities
 from lit_rl.data.transitions import Steps, Transitions
 from lit_rl.errors import UsageError
@@ -37,12 +37,9 @@ class ReplayBuffer:
     """
 
     def __init__(self, capacity: int, num_envs: int) -> None:
+        check_buffer_size(capacity, num_envs)
         self.num_envs = num_envs
         self.rows = capacity // num_envs
-        if self.rows < 3:
-            raise UsageError(
-                f"--buffer_size {capacity} is too small for {num_envs} envs: it must be at least {3 * num_envs}"
-            )
         self.head = np.zeros(num_envs, np.int64)  # where the current observation of each env stands
         self.filled = 0  # rows in use, of the env that uses the most
         self._base = np.arange(num_envs) * self.rows

@@ -60,9 +60,12 @@ class GradientStep:
             gradients = torch.autograd.grad(loss.value, target.parameters)
         flat = torch.cat([g.reshape(-1) for g in gradients])
         metrics = {name: x.detach() for name, x in loss.metrics.items()}
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        if _ranks() > 1:
             flat, metrics = _average(flat, metrics)
-        self._clip(group, flat)
+        try:
+            self._clip(group, flat)
+        except NumericsError as error:  # on all ranks, since the average is the same
+            raise NumericsError(f"{error}{_whose(gradients)}") from None
         self._step(group, target, flat)
         return metrics, _detach(loss.aux)
 
@@ -90,12 +93,25 @@ class GradientStep:
         self.optimizer.param_groups[self._index[group]]["lr"] = lr
 
 
+def _ranks() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
 def _average(gradient: Tensor, metrics: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
     """The means over ranks, by one message: what is decided by a metric is then decided alike everywhere."""
     both = torch.cat([gradient, *(x.reshape(1).to(gradient.dtype) for x in metrics.values())])
     dist.all_reduce(both)
-    both /= dist.get_world_size()
+    both /= _ranks()
     return both[: len(gradient)], dict(zip(metrics, both[len(gradient) :].unbind(), strict=True))
+
+
+def _whose(gradients: tuple[Tensor, ...]) -> str:
+    """The ranks that these gradients were bad on, before they were averaged."""
+    if _ranks() == 1:
+        return ""
+    bad = [torch.stack([~torch.isfinite(g).all() for g in gradients]).any().float() for _ in range(_ranks())]
+    dist.all_gather(bad, bad[dist.get_rank()].clone())
+    return f" on rank {', '.join(str(rank) for rank, x in enumerate(bad) if x)}"
 
 
 def _detach(aux: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -17,14 +18,17 @@ from lit_rl.loggers.make import check_logger
 from lit_rl.loggers.params import write_params
 from lit_rl.loggers.summary import summary_json, summary_table
 from lit_rl.pipeline.folder import make_folder
+from lit_rl.pipeline.ranks import Ranks
 from lit_rl.pipeline.settings import LimitConfig, RunConfig, Settings, Stage2Config, StageSettings
 from lit_rl.pipeline.stage import Stage, build_policy, find_module, run_stage
 
 __all__ = ["LimitConfig", "RunConfig", "Settings", "Stage2Config", "StageSettings", "find_module", "run"]
 
 
-def run(settings: Settings) -> dict[str, Any]:
+def run(settings: Settings, ranks: Ranks) -> dict[str, Any]:
     """Learn (stage 1), refine (stage 2), test the best policy, and leave everything in the run's folder.
+
+    On every rank of ``ranks``, the first of which makes the folder.
 
     Returns:
         What summary.json holds.
@@ -36,14 +40,13 @@ def run(settings: Settings) -> dict[str, Any]:
     prepare_process(settings.run)
     data = make_data(settings)
     try:
-        policy = build_policy(settings.stage1, data, 1)
+        policy = build_policy(settings.stage1, data, 1, ranks.world)
         if settings.run.ckpt_path is not None:
             policy.load_weights(load(settings.run.ckpt_path)["state_dict"])
             policy.algorithm.start_from_policy()
-        second = None if settings.stage2 is None else build_policy(settings.stage2, data, 2)
+        second = None if settings.stage2 is None else build_policy(settings.stage2, data, 2, ranks.world)
         check_logger(settings.run.logger)
-        folder = make_folder(settings)
-        write_params(folder, vars(settings), seed=settings.run.seed)
+        folder = Path(ranks.first(lambda: str(open_folder(settings))))
 
         logger, two_steps = settings.run.logger, second is not None
         last = stage1 = run_stage(policy, settings.stage1, data, folder, logger, two_steps)
@@ -62,7 +65,8 @@ def run(settings: Settings) -> dict[str, Any]:
             "best_path": str(best),
             "seconds": time.perf_counter() - started,
         }
-        if last.trainer.is_global_zero:
+        ranks.meet(last.trainer)
+        if ranks.rank == 0:
             write_atomic(folder / "summary.json", summary_json(summary))
             draw_curve(folder)
             print(summary_table(summary))
@@ -71,13 +75,21 @@ def run(settings: Settings) -> dict[str, Any]:
         data.close()
 
 
+def open_folder(settings: Settings) -> Path:
+    """The run's folder, with its settings in it."""
+    folder = make_folder(settings)
+    write_params(folder, vars(settings), seed=settings.run.seed)
+    return folder
+
+
 def prepare_process(run: RunConfig) -> None:
     """Seed this process and set its threads."""
     torch.set_num_threads(run.num_threads)
     torch.set_flush_denormal(True)  # Adam's moments of dead units go denormal: 1.4 times slower otherwise
     pl.seed_everything(run.seed, verbose=False)
     # Lightning's lines on accelerators, tips and reached limits would stand between the lines that a user reads
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")
     warnings.filterwarnings("ignore", ".*isinstance\\(treespec, LeafSpec\\)")
     warnings.filterwarnings("ignore", "The '\\w+_dataloader' does not have many workers")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime
 from pathlib import Path
 
@@ -10,25 +9,19 @@ from lit_rl.envs.make import name_of
 from lit_rl.errors import UsageError
 from lit_rl.pipeline.settings import Settings
 
-FOLDER = "LIT_RL_FOLDER"  # where rank 0 tells the ranks that it starts which folder is theirs
-
 
 def make_folder(settings: Settings) -> Path:
-    """Make ``<output_dir>/<experiment>``, atomically; ranks that were started by rank 0 take the one it made.
+    """Make ``<output_dir>/<experiment>``, atomically.
 
     Raises:
         UsageError: it exists already, or cannot be made.
     """
     run, base = settings.run, Path(settings.run.output_dir)
-    if FOLDER in os.environ and os.environ.get("LOCAL_RANK", "0") != "0":
-        return Path(os.environ[FOLDER])
     try:
         base.mkdir(parents=True, exist_ok=True)
-        folder = _make(base, run.experiment_name) if run.experiment_name else _make_new(base, settings)
+        return _make(base, run.experiment_name) if run.experiment_name else _make_new(base, settings)
     except OSError as error:
         raise UsageError(f"--output_dir {base} cannot be written: {error.strerror or error}") from None
-    os.environ[FOLDER] = str(folder)
-    return folder
 
 
 def _make(base: Path, name: str) -> Path:

@@ -71,11 +71,12 @@ class Stage:
         return self.policy
 
 
-def build_policy(stage: StageSettings, data: ExperienceDataModule, number: int) -> LitPolicy:
-    """The LitPolicy of stage 1 or 2.
+def build_policy(stage: StageSettings, data: ExperienceDataModule, number: int, ranks: int = 1) -> LitPolicy:
+    """The LitPolicy of stage 1 or 2, for this many ranks.
 
     Raises:
-        UsageError: spaces that the algorithm cannot handle, or a monitor that will never be logged.
+        UsageError: spaces that the algorithm cannot handle, a monitor that will never be logged, or data that does not
+            fit the algorithm's plan.
     """
     make = LitPolicy if stage.module is None else find_module(stage.module)
     max_steps = stage.trainer.get("max_steps", -1)
@@ -89,6 +90,8 @@ def build_policy(stage: StageSettings, data: ExperienceDataModule, number: int) 
         **{field.name: getattr(stage.algorithm, field.name) for field in fields(stage.algorithm)},
     )
     monitored(stage.evaluation, number)
+    data.step_per_epoch = stage.data.step_per_epoch
+    data.check(policy.algorithm, ranks)
     return policy
 
 
@@ -149,6 +152,7 @@ def run_stage(
         auto_insert_metric_name=False,  # the slash in the metric's name would make a folder
         save_on_train_epoch_end=False,
     )
+    keeper._last_global_step_saved = -1  # at 0, what was evaluated before the first update would never be kept
     patience = EarlyStopping(
         monitor,
         patience=settings.evaluation.patience or 2**31,
