@@ -19,7 +19,7 @@ from lit_rl.cli.arguments import ALIASES
 from lit_rl.cli.parser import TRAINER, FlagParser, describe, nearest, parser_of
 from lit_rl.cli.trainer_flags import own_defaults
 from lit_rl.errors import UsageError
-from lit_rl.functional.schedules import final_value
+from lit_rl.functional.schedules import final_value, value_at
 from lit_rl.pipeline import find_module
 
 Values = dict[str, Any]
@@ -30,6 +30,7 @@ OF_THE_RUN = ("episode_per_test", "num_test_envs", "test_episodes", "default_roo
 LIMITS = {"max_steps": -1, "max_time": None, "total_timesteps": None}  # and their values that limit nothing
 DEFAULT_MAX_EPOCHS = 100
 NEXT_LR = 0.3  # stage 2's learning rate, times the last one of stage 1
+AFTER_ZERO_LR = 0.1  # the same, times the first one, where the last one is 0
 
 
 @dataclass
@@ -84,6 +85,7 @@ def second_stage(first: StagePlan, step2: Step2, tuned_2: Values, typed: Values,
     inherited = _inherited(second, parser, typed, notes)
     given_2 = _second_flags(parser, tuned_2, typed)
     values = _defaults(second) | of_stage(second, tuned_2) | inherited | own
+    values |= {name: first.values[name] for name in OF_THE_RUN if name in first.values}
     values |= own_defaults(values)
     names = {name: f"--step2: {name}" for name in own}
     for name in ("patience", "average_weights"):
@@ -95,7 +97,7 @@ def second_stage(first: StagePlan, step2: Step2, tuned_2: Values, typed: Values,
         if is_lr(name) and given_2.get("lr_2") is not None:
             values[name], names[name] = given_2["lr_2"], "--lr_2"
         elif is_lr(name):
-            values[name] = NEXT_LR * _final(name, first.values[name] if name in first.values else values[name])
+            values[name] = _next_lr(name, first.values.get(name, values[name]))
         elif is_schedule(second.hints[name]):
             values[name] = _final(name, values[name])
     typed_epochs = [own.get("max_epochs"), typed.get("max_epochs_2"), typed.get("max_epochs")]
@@ -153,6 +155,12 @@ def read_step2(parser: FlagParser, step2: Mapping[str, Any]) -> Step2:
 def is_lr(name: str) -> bool:
     """Whether a setting is a learning rate, which stage 2 lowers."""
     return name == "lr" or name.endswith("_lr")
+
+
+def _next_lr(name: str, schedule: Any) -> float:
+    """The learning rate to refine with, after one that followed ``schedule``."""
+    last = _final(name, schedule)
+    return NEXT_LR * last if last else AFTER_ZERO_LR * value_at(schedule, 0)
 
 
 def _final(name: str, schedule: Any) -> float:

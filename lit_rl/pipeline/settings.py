@@ -53,7 +53,7 @@ class Stage2Config:
     two_steps: bool = False
     """Refine the best policy of stage 1 in a second stage with a Trainer of its own."""
     lr_2: float | None = None
-    """Learning rate of stage 2; by default 0.3 times the last one of stage 1."""
+    """Learning rate of stage 2; by default 0.3 times the last one of stage 1 (0.1 times the first, where the last is 0)."""
     max_epochs_2: int | None = None
     """Epochs of stage 2; by default as many as stage 1 may take."""
     patience_2: int = 6

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lit_rl.functional.tree import Tree, tree_map
-from lit_rl.policies.base import Acted, Policy
+from lit_rl.policies.base import Acted, HostAct, Policy
 
 
 class Population(Policy):
@@ -45,15 +44,14 @@ class Population(Policy):
         return Acted(torch.cat([m.act(row).action for m, row in zip(self.policies, seen, strict=True)]), None)
 
     def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
-        """Zeros (steps, envs, K) where a member's noise would be: a host's way of acting takes none as greedy."""
-        width = self.policies[0].noise(1, 1, torch.Generator(), env_steps, vector_step).shape[2]
-        return torch.zeros(steps, envs, width)
+        """None needed, (steps, envs, 0): the members are as far apart as they are to explore."""
+        return torch.zeros(steps, envs, 0)
 
-    def host_act(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+    def host_act(self) -> HostAct | None:
         acts = [member.host_act() for member in self.policies]
 
-        def act(obs: np.ndarray, noise: np.ndarray) -> np.ndarray:
-            return np.concatenate([a(obs[n : n + 1], noise[n : n + 1]) for n, a in enumerate(acts) if a is not None])
+        def act(obs: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
+            return np.concatenate([a(obs[n : n + 1], None) for n, a in enumerate(acts) if a is not None])
 
         return None if None in acts else act
 
