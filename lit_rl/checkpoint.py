@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import shutil
 import zipfile
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
+import numpy as np
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
@@ -23,6 +25,7 @@ from lit_rl.errors import UsageError
 
 BEST = "best.ckpt"
 LAST = "last.ckpt"
+PREVIOUS = "previous.ckpt"  # the last one but one
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -70,6 +73,68 @@ def load(path: str | Path) -> dict[str, Any]:
     if not isinstance(hyper_parameters, dict) or not isinstance(hyper_parameters.get("lit_rl"), dict):
         raise UsageError(f"{path} is a checkpoint, but not one of lit_rl's: it does not say which algorithm it holds")
     return checkpoint
+
+
+def find_last(folder: str | Path) -> tuple[Path, dict[str, Any], list[str]] | None:
+    """The newest full checkpoint in a folder that can be read: its path, what it holds, and why newer ones were passed over.
+
+    None where there never was one; raises UsageError where there are some and none can be read.
+    """
+    problems: list[str] = []
+    for path in (Path(folder) / LAST, Path(folder) / PREVIOUS):
+        if path.exists():
+            try:
+                return path, load(path), problems
+            except UsageError as error:
+                problems.append(str(error))
+    if problems:
+        raise UsageError("; ".join(problems))
+    return None
+
+
+@contextlib.contextmanager
+def rotating(path: Path) -> Iterator[None]:
+    """Around the writing of a new ``last.ckpt``: the old one waits as ``previous.ckpt``, and is back where that fails.
+
+    So there are two at most on the disk, the one that is being written included. Raises UsageError.
+    """
+    previous = path.with_name(PREVIOUS)
+    there = path.exists()
+    try:
+        if there:
+            os.replace(path, previous)
+    except OSError as error:
+        kept = "the file that was there is untouched"
+        raise UsageError(f"cannot write {path}: {error.strerror or error}; {kept}") from error
+    try:
+        yield
+    except BaseException as error:
+        if there and not path.exists():
+            os.replace(previous, path)
+        if isinstance(error, UsageError) and there:
+            raise UsageError(f"{error}; the file that was there is untouched") from error
+        raise
+
+
+def rng_state() -> dict[str, Any]:
+    """The state of the global generators of Python, numpy and torch, as a checkpoint can hold it."""
+    kind, keys, *rest = np.random.get_state()
+    state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    state["numpy"] = [kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest]
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+    """Put the global generators where :func:`rng_state` found them."""
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
+    torch.set_rng_state(state["torch"])
+    if "cuda" in state and torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(state["cuda"])
 
 
 def write_atomic(path: str | Path, content: str | bytes) -> None:
@@ -137,17 +202,17 @@ def _is_alive(pid: int) -> bool:
 
 
 class _Sink:
-    """Where ``torch.save`` writes to. Keeps the first OSError for its owner: torch hides it in a RuntimeError."""
+    """Where ``torch.save`` writes to. Keeps the first error for its owner (a full disk, Ctrl-C): torch hides it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.error: OSError | None = None
+        self.error: BaseException | None = None
 
     def write(self, data: bytes | memoryview) -> int:
         if self.error is None:
             try:
                 self.file.write(data)
-            except OSError as error:
+            except BaseException as error:
                 self.error = error
         return len(data)
 

@@ -36,6 +36,8 @@ class ExperienceDataModule(pl.LightningDataModule):
         num_test_envs: environments that play them.
         test_episodes: episodes of ``trainer.test``.
         seed: of environments, exploration and sampling; ranks and purposes draw from it without overlap.
+        exact_resume: begin each epoch with fresh episodes, so that a fit resumed from the end of an epoch goes on to the
+            same bits as one that was never stopped.
 
     Raises:
         UsageError: an unknown or unusable environment, or a number out of range.
@@ -52,6 +54,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         num_test_envs: int = 10,
         test_episodes: int = 100,
         seed: int = 0,
+        exact_resume: bool = False,
     ) -> None:
         super().__init__()
         name = env if isinstance(env, str) else "a function"
@@ -61,7 +64,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         self.env, self.env_config = env, env_config or {}
         self.num_envs, self.vector_env, self.step_per_epoch = num_envs, vector_env, step_per_epoch
         self.episode_per_test, self.num_test_envs, self.test_episodes = episode_per_test, num_test_envs, test_episodes
-        self.seed = seed
+        self.seed, self.exact_resume = seed, exact_resume
         self.spaces: Spaces = probe(env, self.env_config)
         self.source: Source | None = None
         self._plan: Plan | None = None  # of the last fit, as it fitted into an epoch
@@ -87,6 +90,8 @@ class ExperienceDataModule(pl.LightningDataModule):
         assert self.trainer is not None
         plan = self.check(self._lit_policy.algorithm, self.trainer.world_size)
         if stage == "fit":
+            if self.exact_resume and self.trainer.world_size > 1:
+                raise UsageError(f"--exact_resume works on one device, not on {self.trainer.world_size}: leave it out")
             self._iterations = self.step_per_epoch // plan.steps_per_iteration
             if self.source is None or plan != self._plan:
                 self._plan, self.source = plan, self._make_source(plan)
@@ -164,6 +169,11 @@ class ExperienceDataModule(pl.LightningDataModule):
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Experience moves its own minibatches; episodes are plain numbers."""
         return batch
+
+    def begin_epoch(self) -> None:
+        """Under ``exact_resume``, truncate the episodes under way."""
+        if self.exact_resume and self.source is not None:
+            self.source.cut()
 
     def take_episodes(self) -> list[Episode]:
         """The training episodes finished since the last call."""

@@ -17,6 +17,8 @@ from torch import Tensor
 from lit_rl import __version__
 from lit_rl.algorithms import algorithm_name, find_algorithm
 from lit_rl.algorithms.base import Algorithm, Progress, Updated
+from lit_rl.callbacks.stop import end_fit
+from lit_rl.checkpoint import load, rng_state, set_rng_state
 from lit_rl.data.evaluation import EpisodeStatistics
 from lit_rl.data.experience import Experience
 from lit_rl.data.transitions import Episode
@@ -86,6 +88,7 @@ class LitPolicy(pl.LightningModule):
         self.stop_wanted = False  # from outside, at any time; ranks agree on it at the end of an iteration
         self._metrics: list[dict[str, Tensor]] = []
         self._finished: list[Episode] = []
+        self._rng: dict[str, Any] | None = None  # of a checkpoint, until training begins
         about: dict[str, Any] = {"version": __version__, "algo": algorithm_name(algorithm), "config": asdict(settings)}
         about |= {"spaces": spaces.to_plain(), "stage": stage, "average_weights": average_weights}
         self.save_hyperparameters({"lit_rl": about}, logger=False)
@@ -136,7 +139,13 @@ class LitPolicy(pl.LightningModule):
         counted = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress.total
         counted.ready = counted.completed = self.updates  # where another Trainer has fitted before
         if self._limit_reached():
-            self._end_fit()
+            end_fit(self.trainer)
+        if self._rng is not None:
+            set_rng_state(self._rng)
+            self._rng = None
+
+    def on_train_epoch_start(self) -> None:
+        self._data.begin_epoch()
 
     def training_step(self, experience: Experience, batch_idx: int) -> None:
         assert self.optimize is not None
@@ -173,7 +182,7 @@ class LitPolicy(pl.LightningModule):
             if not torch.isfinite(group.flat.detach().sum()):
                 raise NumericsError(f"the weights of the {name} group are NaN or infinite after update {self.updates}")
         if self._limit_reached() or self._any_rank(self.stop_wanted):
-            self._end_fit()
+            end_fit(self.trainer)
 
     def _any_rank(self, wanted: bool) -> bool:
         """Whether a rank wants what one alone must not do: the others would wait for it for ever."""
@@ -186,12 +195,6 @@ class LitPolicy(pl.LightningModule):
         made = self.env_steps - (self.first_env_step or 0)
         limits = ((self.updates, self.max_updates), (made, self.max_env_steps))
         return any(limit is not None and count >= limit for count, limit in limits)
-
-    def _end_fit(self) -> None:
-        """End after this iteration, with an evaluation, whatever the Trainer's ``min_epochs`` and validation interval."""
-        self.trainer.should_stop = True
-        self.trainer.fit_loop.min_epochs = 0
-        self.trainer.check_val_every_n_epoch = 1
 
     def on_train_epoch_end(self) -> None:
         means = _means(self._metrics)
@@ -219,15 +222,16 @@ class LitPolicy(pl.LightningModule):
     def _report(self, metrics: dict[str, float]) -> None:
         """Metrics for callbacks by Lightning's log; while fitting, for loggers over env steps, exactly (not as float32)."""
         fitting = self.trainer.state.fn == TrainerFn.FITTING
+        step = self.env_steps + (self.trainer.state.fn == TrainerFn.TESTING)  # after all that a checkpoint has seen
         with warnings.catch_warnings():  # validate and test return only what is logged, where nobody logs it too
             warnings.filterwarnings("ignore", ".*have no logger configured")
-            self.log_dict(metrics if fitting else metrics | {"step": float(self.env_steps)}, logger=not fitting)
+            self.log_dict(metrics if fitting else metrics | {"step": float(step)}, logger=not fitting)
         if self.trainer.sanity_checking:
             return
         self.reported |= metrics
         if fitting and self.trainer.is_global_zero:
             for logger in self.trainer.loggers:
-                logger.log_metrics(metrics, step=self.env_steps)
+                logger.log_metrics(metrics, step=step)
 
     # ---- evaluation ----
 
@@ -251,17 +255,29 @@ class LitPolicy(pl.LightningModule):
     # ---- checkpoints ----
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Counters and experience, in full checkpoints."""
+        """Counters, experience and randomness, in full checkpoints."""
         if "optimizer_states" not in checkpoint:
             return  # weights only, which Lightning does not tell us otherwise
-        checkpoint["progress"] = {"updates": self.updates, "first_env_step": self.first_env_step}
-        checkpoint["experience"] = self._data.experience_state()
+        data = self._data
+        checkpoint["progress"] = {
+            "stage": self.stage,
+            "updates": self.updates,
+            "env_steps": data.env_steps,
+            "first_env_step": data.env_steps if self.first_env_step is None else self.first_env_step,
+            "metrics": _stacked(self._metrics),  # of the epoch so far: empty at its end
+            "finished": [tuple(episode) for episode in self._finished],
+        }
+        checkpoint["experience"] = data.experience_state()
+        checkpoint["rng"] = rng_state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         fitting = self._trainer is not None and self._trainer.state.fn == TrainerFn.FITTING
         if fitting and "progress" in checkpoint:
-            self.updates = checkpoint["progress"]["updates"]
-            self.first_env_step = checkpoint["progress"]["first_env_step"]
+            progress = checkpoint["progress"]
+            self.updates, self.first_env_step = progress["updates"], progress["first_env_step"]
+            self._metrics = [{name: x} for name, values in progress["metrics"].items() for x in values]
+            self._finished = [Episode(*episode) for episode in progress["finished"]]
+            self._rng = checkpoint["rng"]
             self._data.load_experience_state(checkpoint["experience"])
 
     @classmethod
@@ -275,8 +291,6 @@ class LitPolicy(pl.LightningModule):
         Raises:
             UsageError: the file is missing, cut, foreign, or needs more than ``weights_only=True``.
         """
-        from lit_rl.checkpoint import load
-
         checkpoint = load(checkpoint_path)
         about = checkpoint["hyper_parameters"]["lit_rl"]
         settings = {"algo": about["algo"], "spaces": about["spaces"], "average_weights": about["average_weights"]}
@@ -330,7 +344,12 @@ def _raw_name(name: str) -> str:
     return "algorithm.policy." + name.removeprefix("average.")
 
 
+def _stacked(records: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The values of each metric over the updates that reported it."""
+    names = dict.fromkeys(name for record in records for name in record)
+    return {name: torch.stack([r[name] for r in records if name in r]) for name in names}
+
+
 def _means(records: Sequence[dict[str, Tensor]]) -> dict[str, float]:
     """The mean of each metric over the updates that reported it."""
-    names = dict.fromkeys(name for record in records for name in record)
-    return {name: float(torch.stack([r[name] for r in records if name in r]).double().mean()) for name in names}
+    return {name: float(values.double().mean()) for name, values in _stacked(records).items()}

@@ -10,6 +10,14 @@ from pytorch_lightning.callbacks import Callback
 from lit_rl.errors import UsageError
 
 
+def end_fit(trainer: pl.Trainer) -> None:
+    """End after this iteration, with an evaluation, whatever the Trainer's minima and validation interval."""
+    trainer.should_stop = True
+    trainer.fit_loop.min_epochs = 0
+    trainer.fit_loop.epoch_loop.min_steps = None
+    trainer.check_val_every_n_epoch = 1
+
+
 class StopAtReturn(Callback):
     """Ends the fit after the evaluation in which ``monitor`` reaches ``value``, from above if the mode is "min".
 
@@ -36,6 +44,10 @@ class StopAtReturn(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.score = state_dict["score"]
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.reached:
+            end_fit(trainer)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.sanity_checking or trainer.state.fn != "fit":

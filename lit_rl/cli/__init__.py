@@ -21,7 +21,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run ``lit-rl <command> ...``.
 
     Returns:
-        The exit code: 0, 1 where the run failed while it ran, or 2 where it could not be started as it was asked for.
+        The exit code: 0, 1 where the run failed while it ran, 2 where it could not be started as it was asked for, or
+        130 after the Ctrl-C that ended it. SIGTERM exits with 143.
     """
     argv = sys.argv[1:] if argv is None else argv
     if os.getcwd() not in sys.path:
@@ -38,6 +39,8 @@ def main(argv: list[str] | None = None) -> int:
         if not error.quiet:
             print(f"lit-rl: error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def _print_error(message: str) -> None:

@@ -18,6 +18,7 @@ import yaml
 from lit_rl.errors import UsageError
 
 ALIASES = {"run": "algo"}
+RESUME = "resume"  # another way to say --ckpt_path last
 ACTIONS = ("help", "print_config")  # flags that do something instead of setting something
 
 
@@ -34,10 +35,17 @@ class Request:
         for key in values:
             if not isinstance(key, str):
                 raise UsageError(f"{key!r}{origin} is no setting: the keys of a config are flag names")
-            name = ALIASES.get(key, key)
+            name = "ckpt_path" if key == RESUME else ALIASES.get(key, key)
             if name != key and name in values:
                 raise UsageError(f"{key} and {name}{origin} say the same: give one of them")
-            self.values[name] = values[key]
+            if key == RESUME:
+                if values[key] in (False, "false"):
+                    continue
+                if values[key] not in (True, "true"):
+                    raise UsageError(
+                        f"--resume {values[key]}{origin} is not allowed: the run's name is --experiment_name"
+                    )
+            self.values[name] = "last" if key == RESUME else values[key]
             self.origin[name] = origin
 
 

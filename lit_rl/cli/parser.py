@@ -26,7 +26,7 @@ from lit_rl.errors import UsageError
 from lit_rl.pipeline import LimitConfig, RunConfig, Stage2Config
 
 TRAINER = "Trainer"
-OTHER_FLAGS = ("help", "version", "config", "print_config", "run")
+OTHER_FLAGS = ("help", "version", "config", "print_config", "run", "resume")
 
 
 class FlagParser:
@@ -74,6 +74,7 @@ class FlagParser:
         add(
             "--print_config", action="store_true", help="Print all settings as YAML that --config reads back, and exit."
         )
+        add("--resume", action="store_true", help="Go on with the run named by --experiment_name: --ckpt_path last.")
         add("--version", action="store_true", help="Print the version and exit.")
 
     def _add_dataclass(self, group: str, config: type[Any]) -> None:

@@ -12,7 +12,7 @@ from lit_rl.cli.iterations import fit_iterations
 from lit_rl.cli.parser import TRAINER, FlagParser, parser_of
 from lit_rl.cli.print_config import printed_second_stage, printed_stage
 from lit_rl.cli.stages import StagePlan, Values, first_stage, given_algorithm, read_step2, second_stage
-from lit_rl.cli.trainer_flags import StageLength, refuse, refuse_without_evaluation
+from lit_rl.cli.trainer_flags import StageLength, refuse, refuse_without_evaluation, world_size
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError
 from lit_rl.pipeline import RunConfig, Settings, Stage2Config, StageSettings
@@ -44,6 +44,7 @@ def resolve(request: Request) -> Resolved:
     run: RunConfig = _make(parser, "run", values)
     environment: EnvConfig = _make(parser, "environment", values)
     stages: Stage2Config = _make(parser, "stage 2", values)
+    _refuse_inexact(run, values)
     first = first_stage(parser, tuned_1, typed)
     fit_iterations(first, environment.num_envs, notes)
     settings = Settings(run, environment, _build(first, stages.two_steps))
@@ -51,6 +52,7 @@ def resolve(request: Request) -> Resolved:
     flat = {name: values[name] for name in of_the_run} | printed_stage(first)
     if not stages.two_steps:
         _refuse_stage_2_settings(parser, typed)
+        settings.flat = flat
         return Resolved(settings, notes, flat)
     refined = read_step2(parser, stages.step2)
     tuned_2 = tuned_1
@@ -60,7 +62,8 @@ def resolve(request: Request) -> Resolved:
     second = second_stage(first, refined, tuned_2, typed, notes)
     fit_iterations(second, environment.num_envs, notes)
     settings.stage2 = _build(second, True)
-    return Resolved(settings, list(dict.fromkeys(notes)), flat | printed_second_stage(first, second, stages.step2))
+    settings.flat = flat = flat | printed_second_stage(first, second, stages.step2)
+    return Resolved(settings, list(dict.fromkeys(notes)), flat)
 
 
 def _one_output_dir(typed: Values) -> Values:
@@ -92,6 +95,11 @@ def _make(parser: FlagParser, group: str, values: Values) -> Any:
     """The config dataclass of a group, which checks its ranges; containers are its own."""
     config: Callable[..., Any] = parser.configs[group]
     return config(**{name: copy.copy(values[name]) for name in parser.groups[group]})
+
+
+def _refuse_inexact(run: RunConfig, values: Values) -> None:
+    if run.exact_resume and (world := world_size(values)) > 1:
+        raise UsageError(f"--exact_resume works on one device, not on {world}: leave it out, or give --devices 1")
 
 
 def _refuse_stage_2_settings(parser: FlagParser, typed: Values) -> None:

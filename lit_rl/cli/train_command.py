@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lit_rl.cli.arguments import Request, dump_yaml, from_argv
 from lit_rl.errors import UsageError
+
+if TYPE_CHECKING:
+    from lit_rl.cli.resolve import Resolved
 
 
 def main(argv: list[str]) -> int:
@@ -14,9 +17,7 @@ def main(argv: list[str]) -> int:
     if "help" in request.actions:
         print(_help(request), end="")
     elif "print_config" in request.actions:
-        from lit_rl.cli.resolve import resolve
-
-        print(dump_yaml(resolve(request).flat), end="")
+        print(dump_yaml(_resolved(request).flat), end="")
     else:
         run_request(request)
     return 0
@@ -33,12 +34,11 @@ def run_request(request: Request) -> dict[str, Any]:
     """
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
-    from lit_rl.cli.resolve import resolve
     from lit_rl.cli.trainer_flags import try_out
     from lit_rl.pipeline import run
     from lit_rl.pipeline.ranks import Ranks
 
-    resolved = resolve(request)
+    resolved = _resolved(request)
     settings = resolved.settings
     trainers = [try_out(stage.trainer) for stage in (settings.stage1, settings.stage2) if stage is not None]
     ranks = Ranks.of(trainers[0])
@@ -50,6 +50,13 @@ def run_request(request: Request) -> dict[str, Any]:
             return run(settings, ranks)
     except MisconfigurationException as error:
         raise UsageError(f"Lightning: {error}") from error
+
+
+def _resolved(request: Request) -> Resolved:
+    from lit_rl.cli.resolve import resolve
+    from lit_rl.cli.resume import goes_on, resolve_resumed
+
+    return resolve_resumed(request) if goes_on(request) else resolve(request)
 
 
 def _help(request: Request) -> str:

@@ -89,6 +89,10 @@ class Collector:
         self._length[:] = 0
         self._state = None
 
+    def cut(self) -> None:
+        """Drop the episodes under way, not counted; the next collect begins fresh ones, seeded by the env steps made so far."""
+        self._obs = None
+
     @torch.no_grad()
     def collect(self, n: int, policy: Policy, env_steps: int, random: bool = False) -> Steps:
         """Make ``n`` env steps, in whole vector steps; what is made too much is owed to the next call (which may make none).
@@ -182,7 +186,7 @@ class Collector:
         self.finished = state["finished"]
         self._surplus = state["surplus"]
         self.generator.set_state(state["generator"])
-        self._obs = None
+        self.cut()
 
     def close(self) -> None:
         """End the environments."""

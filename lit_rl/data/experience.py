@@ -43,7 +43,11 @@ class Source(Protocol):
     def adopt(self, other: Source) -> bool:
         """Take over what another source has kept, where it fits; whether it did."""
 
+    def cut(self) -> None:
+        """Truncate the episodes under way, which are not counted as finished; what is collected next begins fresh ones."""
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next iteration depends on, the collector included."""
 
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state, with fresh episodes: as if it had been saved right after :meth:`cut`."""

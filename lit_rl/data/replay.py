@@ -274,8 +274,8 @@ class ReplaySource:
         return False
 
     def cut(self) -> None:
-        """End the episodes under way as truncated."""
         self._renew(self.buffer.cut())
+        self.collector.cut()
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -294,7 +294,7 @@ class ReplaySource:
         self._restore_priorities(state["priorities"])
         self.generator.set_state(state["generator"])
         self.collector.load_state_dict(state["collector"])
-        self.cut()  # the collector begins fresh episodes
+        self.cut()
 
     def _restore_priorities(self, state: dict[str, Any] | None) -> None:
         if self.priorities is not None and state is not None:

@@ -84,6 +84,7 @@ class RolloutSource:
 
     def cut(self) -> None:
         """The episodes under way end: what is collected next begins new ones."""
+        self.collector.cut()
         if self.reward_scale is not None:
             self.reward_scale.cut()
 
@@ -101,7 +102,7 @@ class RolloutSource:
         self.collector.load_state_dict(state["collector"])
         if self.reward_scale is not None and state["reward_scale"] is not None:
             self.reward_scale.load_state_dict(state["reward_scale"])
-        self.cut()  # the collector begins fresh episodes
+        self.cut()
 
 
 def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: float) -> RolloutBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import warnings
@@ -10,15 +11,20 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities import rank_zero_only
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 
+from lit_rl.callbacks.interrupt import CTRL_C, TERMINATED, Interrupts, Quit
 from lit_rl.checkpoint import copy_atomic, load, write_atomic
 from lit_rl.datamodule import ExperienceDataModule
+from lit_rl.lit_policy import LitPolicy
 from lit_rl.loggers.curve import draw_curve
 from lit_rl.loggers.make import check_logger
 from lit_rl.loggers.params import write_params
 from lit_rl.loggers.summary import summary_json, summary_table
 from lit_rl.pipeline.folder import make_folder
 from lit_rl.pipeline.ranks import Ranks
+from lit_rl.pipeline.resume import SUMMARY, Resume, check_same, find_resume, write_config
 from lit_rl.pipeline.settings import LimitConfig, RunConfig, Settings, Stage2Config, StageSettings
 from lit_rl.pipeline.stage import Stage, build_policy, find_module, run_stage
 
@@ -35,7 +41,24 @@ def run(settings: Settings, ranks: Ranks) -> dict[str, Any]:
 
     Raises:
         UsageError: the settings cannot be used; nothing has been created.
+        KeyboardInterrupt: Ctrl-C was pressed twice.
+        SystemExit: SIGTERM, with 143.
     """
+    with Interrupts(1 if settings.stage2 is None else 2) as interrupts:
+        try:
+            return _run(settings, ranks, interrupts)
+        except (Quit, SIGTERMException):
+            code = TERMINATED if interrupts.code is None else interrupts.code
+        except Exception:
+            if interrupts.code is None:
+                raise
+            code = interrupts.code  # what was interrupted made an error of its own of it
+    if code == CTRL_C:
+        raise KeyboardInterrupt
+    raise SystemExit(code)
+
+
+def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, Any]:
     started = time.perf_counter()
     prepare_process(settings.run)
     data = make_data(settings)
@@ -47,19 +70,25 @@ def run(settings: Settings, ranks: Ranks) -> dict[str, Any]:
         second = None if settings.stage2 is None else build_policy(settings.stage2, data, 2, ranks.world)
         check_logger(settings.run.logger)
         folder = Path(ranks.first(lambda: str(open_folder(settings))))
-
-        logger, two_steps = settings.run.logger, second is not None
-        last = stage1 = run_stage(policy, settings.stage1, data, folder, logger, two_steps)
+        resume = _go_on(folder, policy, second) if settings.resume else None
+        if resume is None or resume.stage == 1:
+            last = run_stage(policy, settings.stage1, data, folder, settings, interrupts, resume)
+            first_summary: dict[str, Any] | None = last.summary()
+            if second is not None:
+                write_on_first_rank(last, folder / "stage1" / SUMMARY)
+                second.start_from(last.load_best().best_policy)
+                resume = None
+        else:
+            first_summary = read_summary(folder / "stage1" / SUMMARY)
         if second is not None and settings.stage2 is not None:
-            second.start_from(stage1.load_best().best_policy)
-            last = run_stage(second, settings.stage2, data, folder, logger, two_steps)
+            last = run_stage(second, settings.stage2, data, folder, settings, interrupts, resume)
 
         began = time.perf_counter()
         test = run_test(last, data)
         best = folder / "best.ckpt"
         save_best(last, best)
         summary = {
-            "stage1": stage1.summary(),
+            "stage1": first_summary,
             "stage2": None if second is None else last.summary(),
             "test": test | {"seconds": time.perf_counter() - began},
             "best_path": str(best),
@@ -78,8 +107,33 @@ def run(settings: Settings, ranks: Ranks) -> dict[str, Any]:
 def open_folder(settings: Settings) -> Path:
     """The run's folder, with its settings in it."""
     folder = make_folder(settings)
-    write_params(folder, vars(settings), seed=settings.run.seed)
+    named = {name: value for name, value in vars(settings).items() if name not in ("flat", "resume")}
+    write_params(folder, named, seed=settings.run.seed)
+    write_config(folder, settings.flat)
     return folder
+
+
+def _go_on(folder: Path, first: LitPolicy, second: LitPolicy | None) -> Resume | None:
+    """Where the run stands, checked against its policies, and said."""
+    resume = find_resume(folder)
+    if resume is None:
+        rank_zero_only(print)(f"{folder} has no checkpoint yet: starting from the beginning", flush=True)
+        return None
+    policy = first if resume.stage == 1 or second is None else second
+    check_same(policy, resume)
+    rank_zero_only(print)(resume, flush=True)
+    return resume
+
+
+def read_summary(path: Path) -> dict[str, Any] | None:
+    """The summary of a stage that an earlier process has ended; None where somebody removed it."""
+    return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+
+def write_on_first_rank(stage: Stage, path: Path) -> None:
+    """Keep a stage's summary for a process that goes on behind it."""
+    if stage.trainer.is_global_zero:
+        write_atomic(path, summary_json(stage.summary()))
 
 
 def prepare_process(run: RunConfig) -> None:
@@ -108,6 +162,7 @@ def make_data(settings: Settings) -> ExperienceDataModule:
         num_test_envs=evaluation.num_test_envs,
         test_episodes=evaluation.test_episodes,
         seed=settings.run.seed,
+        exact_resume=settings.run.exact_resume,
     )
 
 

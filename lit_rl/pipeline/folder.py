@@ -11,12 +11,14 @@ from lit_rl.pipeline.settings import Settings
 
 
 def make_folder(settings: Settings) -> Path:
-    """Make ``<output_dir>/<experiment>``, atomically.
+    """Make ``<output_dir>/<experiment>``, atomically; a run that goes on has it already.
 
     Raises:
         UsageError: it exists already, or cannot be made.
     """
     run, base = settings.run, Path(settings.run.output_dir)
+    if settings.resume:
+        return base / str(run.experiment_name)
     try:
         base.mkdir(parents=True, exist_ok=True)
         return _make(base, run.experiment_name) if run.experiment_name else _make_new(base, settings)
@@ -28,7 +30,9 @@ def _make(base: Path, name: str) -> Path:
     try:
         (base / name).mkdir()
     except FileExistsError:
-        raise UsageError(f"{base / name} exists already: choose another --experiment_name") from None
+        raise UsageError(
+            f"{base / name} exists already: choose another --experiment_name, or go on with it: --resume"
+        ) from None
     return base / name
 
 

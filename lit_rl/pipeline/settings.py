@@ -25,7 +25,9 @@ class RunConfig:
     output_dir: str = "output"
     """Folder that holds the runs."""
     ckpt_path: str | None = None
-    """Start from the weights of this checkpoint, or of a run's best.ckpt, with counters at 0."""
+    """Start from the weights of this checkpoint or of a run's best.ckpt, counters at 0; last: go on with a run (--resume)."""
+    exact_resume: bool = False
+    """Begin each epoch with fresh episodes, so that a run that was killed and resumed ends with the same bits (one device)."""
     num_threads: int = 1
     """Threads of torch for one operation; more pays off from networks of about 256 x 256 on."""
     logger: LoggerKind = "tensorboard"
@@ -100,3 +102,5 @@ class Settings:
     env: EnvConfig
     stage1: StageSettings
     stage2: StageSettings | None = None
+    flat: dict[str, Any] = field(default_factory=dict)  # every setting by flag name, for a run that goes on
+    resume: bool = False  # go on with the experiment of that name

@@ -9,20 +9,25 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback
 
+from lit_rl.callbacks.best import START, BestCheckpoint
+from lit_rl.callbacks.interrupt import Interrupts
 from lit_rl.callbacks.last import LastCheckpoint
+from lit_rl.callbacks.patience import Patience
 from lit_rl.callbacks.progress import EnvStepsBar
 from lit_rl.callbacks.stop import StopAtReturn
 from lit_rl.checkpoint import AtomicCheckpointIO, load
 from lit_rl.data.config import EvalConfig
 from lit_rl.data.evaluation import STATISTICS
 from lit_rl.datamodule import ExperienceDataModule
+from lit_rl.envs.seeds import env_seed
 from lit_rl.errors import UsageError
 from lit_rl.lit_policy import PREFIXES, LitPolicy
-from lit_rl.loggers.make import LoggerKind, make_logger
+from lit_rl.loggers.make import make_logger
 from lit_rl.loggers.records import Records, read_rows
-from lit_rl.pipeline.settings import StageSettings
+from lit_rl.pipeline.resume import Resume
+from lit_rl.pipeline.settings import Settings, StageSettings
 
 SMALLER_IS_BETTER = ("loss", "mse", "return_std")
 
@@ -134,86 +139,99 @@ def run_stage(
     settings: StageSettings,
     data: ExperienceDataModule,
     folder: Path,
-    logger: LoggerKind,
-    two_steps: bool,
+    run: Settings,
+    interrupts: Interrupts,
+    resume: Resume | None,
 ) -> Stage:
-    """Fit one stage; stage 2 scores its starting weights first and keeps them if nothing better comes."""
-    started, first = time.perf_counter(), data.env_steps
-    home = folder / f"stage{policy.stage}"
-    monitor, mode = monitored(settings.evaluation, policy.stage)
+    """Fit one stage, or go on with it; stage 2 scores its starting weights first and keeps them if nothing better comes."""
+    started, number = time.perf_counter(), policy.stage
+    home = folder / f"stage{number}"
+    monitor, mode = monitored(settings.evaluation, number)
     data.step_per_epoch = settings.data.step_per_epoch
-    name = monitor.rpartition("/")[2]
-    keeper = ModelCheckpoint(
-        home,
-        f"epoch={{epoch}}-{name}={{{monitor}:.2f}}",
-        monitor,
-        mode=mode,
-        save_weights_only=True,
-        auto_insert_metric_name=False,  # the slash in the metric's name would make a folder
-        save_on_train_epoch_end=False,
-    )
-    keeper._last_global_step_saved = -1  # at 0, what was evaluated before the first update would never be kept
-    patience = EarlyStopping(
-        monitor,
-        patience=settings.evaluation.patience or 2**31,
-        mode=mode,
-        check_on_train_epoch_end=False,
-        log_rank_zero_only=True,
-    )
-    stop = StopAtReturn(f"{PREFIXES[policy.stage]}/return", settings.evaluation.stop_return or float("inf"))
-    trainer = _make_trainer(settings, folder, logger, policy.stage, two_steps, [keeper, patience, stop])
-    best = Best()
-    if policy.stage == 2:
-        best = _score_start(trainer, policy, data, home, monitor)
-        patience.best_score.fill_(best.score)  # type: ignore[arg-type]
-    if best.score is None or not stop.met(policy.reported[stop.monitor]):
-        trainer.fit(policy, datamodule=data)
-    if keeper.best_model_path and keeper.best_model_score is not None:
-        score = float(keeper.best_model_score)
-        if best.score is None or (score > best.score if mode == "max" else score < best.score):
-            std = _std_of(folder, policy.stage, monitor, score)
-            best = Best(Path(keeper.best_model_path), score, std)
-    reason = "early_stopping" if patience.stopped_epoch else "stop_return" if stop.reached else "limit"
-    seconds = time.perf_counter() - started
-    return Stage(
-        policy, trainer, monitor, best, data.env_steps - first, seconds, settings.evaluation.episode_per_test, reason
-    )
+    keeper = BestCheckpoint(home, monitor, mode)
+    patience = Patience(monitor, mode, settings.evaluation.patience)
+    goal = settings.evaluation.stop_return
+    stop = StopAtReturn(f"{PREFIXES[number]}/return", float("inf") if goal is None else goal)
+    trainer = _make_trainer(settings, folder, run, number, [keeper, patience, stop, interrupts], resume)
+    if number == 2 and resume is None:
+        # the same randomness, whether stage 1 ended in this process or in an earlier one
+        pl.seed_everything(env_seed(run.run.seed, "train", 3, number), verbose=False)
+        path, score, std = _score_start(trainer, policy, data, home, monitor)
+        keeper.begin_with(path, score, std)
+        patience.best_score.fill_(score)
+    met = number == 2 and resume is None and stop.met(policy.reported[stop.monitor])
+    if not met:
+        trainer.fit(policy, datamodule=data, ckpt_path=None if resume is None else resume.path)
+    interrupted = interrupts.stage_ended()
+    reason = "early_stopping" if patience.reached else "stop_return" if met or stop.reached else "limit"
+    if interrupted and reason == "limit":
+        reason = "ctrl-c"
+    before = 0.0 if resume is None else _seconds_before(folder, number, resume)
+    made = 0 if policy.first_env_step is None else data.env_steps - policy.first_env_step
+    seconds = before + time.perf_counter() - started
+    episodes = settings.evaluation.episode_per_test
+    return Stage(policy, trainer, monitor, _best(keeper, folder, number), made, seconds, episodes, reason)
+
+
+def _best(keeper: BestCheckpoint, folder: Path, number: int) -> Best:
+    """What the stage keeps: its start where no evaluation was better."""
+    if not keeper.best_model_path or keeper.best_model_score is None:
+        return Best()
+    path = folder / f"stage{number}" / Path(keeper.best_model_path).name
+    if keeper.start is not None and keeper.best_model_path == keeper.start[0]:
+        return Best(path, *keeper.start[1:])
+    score = float(keeper.best_model_score)
+    return Best(path, score, _std_of(folder, number, str(keeper.monitor), score))
+
+
+def _seconds_before(folder: Path, number: int, resume: Resume) -> float:
+    """What the stage had taken when the checkpoint was written."""
+    rows = [row for row in read_rows(folder) if row["stage"] == number and row["epoch"] < resume.epochs]
+    return float(sum(row["time_this_epoch_s"] for row in rows))
 
 
 def _make_trainer(
-    settings: StageSettings, folder: Path, logger: LoggerKind, number: int, two_steps: bool, ours: list[Callback]
+    settings: StageSettings, folder: Path, run: Settings, number: int, ours: list[Callback], resume: Resume | None
 ) -> pl.Trainer:
     """The stage's Trainer: the user's flags and callbacks, and what a run of ours leaves behind."""
     flags = {name: value for name, value in settings.trainer.items() if name != "max_steps"}
+    if resume is not None and flags.get("max_epochs", -1) != -1:
+        flags["max_epochs"] = max(flags["max_epochs"], resume.epochs)  # fewer than there were: nothing is left to do
     keeper, *others = ours
     plain = bool(flags.get("barebones"))  # no evaluation, no checkpoint, no logging
     callbacks = [*([] if plain else others), *(flags.get("callbacks") or [])]
+    purge_step = None if resume is None else resume.env_steps + 1
     if not plain and flags.get("enable_progress_bar") in (None, True):
         callbacks.append(EnvStepsBar())
     if not plain:
-        callbacks.append(Records(folder, two_steps))
+        callbacks.append(Records(folder, run.stage2 is not None))
     if not plain and flags.get("enable_checkpointing") in (None, True):
         # the order counts: rows first, then the full checkpoint that says how many there are
         callbacks += [keeper, LastCheckpoint(folder / f"stage{number}", settings.data.checkpoint_every)]
     flags |= {
         "callbacks": callbacks,
         "plugins": [AtomicCheckpointIO(), *(flags.get("plugins") or [])],
-        "logger": False if plain else make_logger(logger, folder, number),
+        "logger": False if plain else make_logger(run.run.logger, folder, number, purge_step=purge_step),
         "default_root_dir": folder,
     }
+    if resume is None:  # of a stage that was stopped before its first checkpoint
+        for events in (folder / f"stage{number}").glob("events.out.tfevents.*"):
+            events.unlink(missing_ok=True)
     if not plain:
         flags["enable_checkpointing"] = True  # Records must run after the module's own hooks, as checkpoints do
     return pl.Trainer(**flags)
 
 
-def _score_start(trainer: pl.Trainer, policy: LitPolicy, data: ExperienceDataModule, home: Path, monitor: str) -> Best:
-    """Evaluate the weights that stage 2 begins with, and keep them."""
+def _score_start(
+    trainer: pl.Trainer, policy: LitPolicy, data: ExperienceDataModule, home: Path, monitor: str
+) -> tuple[Path, float, float | None]:
+    """Evaluate the weights that stage 2 begins with, and keep them; where, their score and its spread."""
     trainer.validate(policy, datamodule=data, verbose=False)
     score, prefix = policy.reported[monitor], PREFIXES[2]
-    path = home / f"start-{monitor.rpartition('/')[2]}={score:.2f}.ckpt"
+    path = home / f"{START}{monitor.rpartition('/')[2]}={score:.2f}.ckpt"
     trainer.save_checkpoint(path, weights_only=True)
     std = policy.reported[f"{prefix}/return_std"] if monitor == f"{prefix}/return" else None
-    return Best(path, score, std)
+    return path, score, std
 
 
 def _std_of(folder: Path, number: int, monitor: str, score: float) -> float | None:

@@ -36,7 +36,7 @@ def test_every_epoch_leaves_a_full_checkpoint_after_its_evaluation(tmp_path: Pat
     )
     fit(CountingModule(), 3, [saved, best, LastCheckpoint(tmp_path)])
     saved.look()
-    assert saved.seen == [None, 20, 40, 60]
+    assert saved.seen == [0, 20, 40, 60]
     checkpoint = load(tmp_path / "last.ckpt")
     assert checkpoint["state_dict"]["weight"].tolist() == [6.0]
     assert len(checkpoint["optimizer_states"]) == 1
@@ -48,7 +48,7 @@ def test_checkpoint_every_two_epochs_and_after_the_last(tmp_path: Path) -> None:
     saved = EpochsSaved(tmp_path)
     fit(CountingModule(), 5, [saved, LastCheckpoint(tmp_path, every=2)])
     saved.look()
-    assert saved.seen == [None, None, 40, 40, 80, 100]
+    assert saved.seen == [0, 0, 40, 40, 80, 100]
 
 
 def test_stage_that_is_told_to_stop_leaves_a_checkpoint(tmp_path: Path) -> None:
@@ -69,11 +69,11 @@ def test_checkpoint_is_written_while_global_step_is_zero(tmp_path: Path) -> None
 
 
 def test_sanity_check_writes_nothing(tmp_path: Path) -> None:
-    class Interrupted(CountingModule):
-        def on_train_start(self) -> None:
+    class Look(pl.Callback):
+        def on_sanity_check_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
             assert not (tmp_path / "last.ckpt").exists()
 
-    fit(Interrupted(), 1, [LastCheckpoint(tmp_path)], num_sanity_val_steps=2)
+    fit(CountingModule(), 1, [Look(), LastCheckpoint(tmp_path)], num_sanity_val_steps=2)
     assert (tmp_path / "last.ckpt").exists()
 
 

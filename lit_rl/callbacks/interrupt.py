@@ -1,0 +1,118 @@
+"""Ctrl-C and SIGTERM: the first Ctrl-C ends a stage and the run goes on, the second ends the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+
+from lit_rl.callbacks.stop import end_fit
+
+SECONDS_TO_QUIT = 3.0  # between two Ctrl-C that mean: now
+CTRL_C, TERMINATED = 130, 143  # exit codes
+
+
+class Quit(BaseException):
+    """Raised by a signal to end the run; neither Lightning nor an env's guard takes it for something else."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Interrupts(Callback):
+    """The signals of a run, from ``with`` on, and the callback that ends its stages.
+
+    Ctrl-C while a stage runs or one is still to come (``stages_left``) ends that stage after its iteration, with an
+    evaluation; a second one within three seconds or before the stage has ended raises Quit, and so does one at any
+    other time. SIGTERM raises Quit; while a stage is fitted, Lightning ends the fit at the next point where that is safe.
+    """
+
+    def __init__(self, stages: int) -> None:
+        self.stages_left = stages
+        self.code: int | None = None  # what the process exits with, once that is clear
+        self._began = False  # a stage has
+        self._fitting = False
+        self._module: Any = None  # the policy that is fitted
+        self._asked: float | None = None  # when Ctrl-C asked for the end of a stage that has not ended yet
+        self._last = float("-inf")
+        self._pid = os.getpid()
+        self._old: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in ((signal.SIGINT, self._on_ctrl_c), (signal.SIGTERM, self._on_sigterm)):
+                self._old[number] = signal.getsignal(number)
+                signal.signal(number, handler)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+    def _on_ctrl_c(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid or self.code is not None:
+            return  # a worker that has just been forked, or a run that is ending
+        now, before = time.monotonic(), self._last
+        self._last = now
+        if not self._began or not self.stages_left or self._asked is not None or now - before < SECONDS_TO_QUIT:
+            self._quit(CTRL_C)
+        self._asked = now
+        if self._module is not None:
+            self._module.stop_wanted = True
+        _say("Ctrl-C: this stage ends after an evaluation, and the run goes on from the best so far; again to quit now")
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            os._exit(TERMINATED)
+        if self._fitting:
+            self.code = TERMINATED  # Lightning's handler, which called this one, ends the fit
+        elif self.code is None:
+            self._quit(TERMINATED)
+
+    def _quit(self, code: int) -> None:
+        self.code = code
+        raise Quit(code)
+
+    def stage_ended(self) -> bool:
+        """Told when a stage is over; whether Ctrl-C had asked for that."""
+        asked, self._asked = self._asked is not None, None
+        self.stages_left -= 1
+        return asked
+
+    def _end_if_asked(self, trainer: pl.Trainer) -> None:
+        if self.code == CTRL_C:
+            raise Quit(CTRL_C)  # something took the first one for an error of its own
+        if self._asked is not None and trainer.world_size == 1:  # ranks agree at the end of an iteration
+            end_fit(trainer)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._began = self._fitting = True
+        self._module = pl_module
+        self._module.stop_wanted = self._asked is not None
+        self._end_if_asked(trainer)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        self._end_if_asked(trainer)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            self._end_if_asked(trainer)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._fitting = False
+        if self.code is not None:  # it came after the last point where Lightning looks
+            raise Quit(self.code)
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        self._fitting = False
+
+
+def _say(text: str) -> None:
+    os.write(2, f"\nlit-rl: {text}\n".encode())  # print may be in the middle of a line of its own

@@ -1,0 +1,108 @@
+"""``--experiment_name X --resume``: the settings of a run that goes on, with the new limits that were typed."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+from lit_rl.algorithms import algorithm_name
+from lit_rl.cli.arguments import Request
+from lit_rl.cli.resolve import Resolved, resolve
+from lit_rl.cli.stages import Values, given_algorithm
+from lit_rl.errors import UsageError
+from lit_rl.pipeline import RunConfig
+from lit_rl.pipeline.resume import changed, plain_settings, read_config
+
+LIMITS = (
+    "max_epochs",
+    "min_epochs",
+    "max_steps",
+    "min_steps",
+    "max_time",
+    "total_timesteps",
+    "patience",
+    "stop_return",
+)
+# What may be another when a run goes on; everything else changes what is learned.
+CHANGEABLE = (
+    *LIMITS,
+    *("max_epochs_2", "patience_2", "experiment_name", "output_dir", "ckpt_path", "logger", "num_threads", "tuned"),
+    *(
+        "checkpoint_every",
+        "num_test_envs",
+        "test_episodes",
+        "accelerator",
+        "callbacks",
+        "profiler",
+        "log_every_n_steps",
+    ),
+    *("enable_progress_bar", "enable_model_summary", "detect_anomaly", "benchmark", "num_sanity_val_steps"),
+)
+
+
+def goes_on(request: Request) -> bool:
+    """Whether the request is to go on with a run."""
+    return request.values.get("ckpt_path") == "last"
+
+
+def resolve_resumed(request: Request) -> Resolved:
+    """Put the run together that goes on.
+
+    Raises:
+        UsageError: there is no such run, or a typed setting would change what was learned.
+    """
+    typed = {name: value for name, value in request.values.items() if name != "ckpt_path"}
+    folder = _folder(typed)
+    saved = read_config(folder)
+    if "algo" in typed and "algo" in saved:
+        typed["algo"] = algorithm_name(given_algorithm(typed["algo"], "--algo"))
+        if typed["algo"] != saved["algo"]:
+            raise changed("algo", typed["algo"], saved["algo"], folder)
+    if isinstance(typed.get("step2"), dict) and isinstance(saved.get("step2"), dict):
+        typed["step2"] = saved["step2"] | typed["step2"]
+    merged = Request(actions=request.actions)
+    merged.add(saved, f" (in {folder})")
+    merged.values |= typed
+    merged.origin |= {name: request.origin.get(name, "") for name in typed}
+    resolved = resolve(merged)
+    _refuse_changes(saved, plain_settings(resolved.flat), folder)
+    resolved.settings.resume = True
+    resolved.notes = []  # they were said when the run began
+    return resolved
+
+
+def _folder(typed: Values) -> Path:
+    name = typed.get("experiment_name")
+    base = Path(str(typed.get("output_dir", typed.get("default_root_dir", RunConfig.output_dir))))
+    runs = sorted(path.name for path in base.iterdir() if path.is_dir()) if base.is_dir() else []
+    if name is None:
+        there = f"; there are {', '.join(runs[-5:])}" if runs else ""
+        raise UsageError(f"--resume needs the name of the run: --experiment_name NAME{there}")
+    RunConfig(experiment_name=str(name))  # which refuses names that lead elsewhere
+    folder = base / str(name)
+    if not folder.is_dir():
+        near = difflib.get_close_matches(str(name), runs, 3, 0.4)
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        raise UsageError(f"--resume: there is no run {folder}{hint}")
+    return folder
+
+
+def _refuse_changes(saved: Values, now: Values, folder: Path) -> None:
+    """Refuse by name what differs and may not, in step2 too."""
+    for name, then in saved.items():
+        if name == "step2":
+            for inner, value in now.get("step2", {}).items():
+                before = then.get(inner, saved.get(inner, value))  # what it took over from stage 1 is not listed
+                if inner not in CHANGEABLE and value != before:
+                    raise changed(f"step2 {inner}", value, before, folder)
+        elif name in now and now[name] != then and not _may_change(name, then, now[name]):
+            raise changed(name, now[name], then, folder)
+
+
+def _may_change(name: str, then: Any, now: Any) -> bool:
+    if name == "two_steps":
+        return bool(now)
+    if name == "vector_env":
+        return {then, now} == {"sync", "async"}  # the same envs, elsewhere
+    return name in CHANGEABLE

@@ -1,0 +1,122 @@
+"""Going on with a run: where it stands, and what must not have changed since."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lit_rl.checkpoint import find_last, write_atomic
+from lit_rl.envs.spaces import Spaces, describe
+from lit_rl.errors import UsageError
+from lit_rl.lit_policy import LitPolicy
+
+SUMMARY = "summary.json"  # of stage 1, in its folder, for the run that goes on in stage 2
+CONFIG = "config.json"  # every setting by flag name
+
+
+@dataclass(frozen=True)
+class Resume:
+    """The checkpoint that a run goes on from."""
+
+    path: Path
+    stage: int
+    epochs: int  # begun, of the stage
+    env_steps: int
+    problems: list[str]  # why newer checkpoints were passed over
+    about: dict[str, Any]  # the algorithm, its config and its spaces
+
+    def __str__(self) -> str:
+        passed_over = "".join(f"{problem}; passing it over\n" for problem in self.problems)
+        return f"{passed_over}going on from {self.path}: stage {self.stage}, {self.env_steps:,} env steps"
+
+
+def find_resume(folder: Path) -> Resume | None:
+    """Where the run in ``folder`` stands; None where it has no checkpoint yet.
+
+    Raises:
+        UsageError: none of its checkpoints can be read.
+    """
+    problems: list[str] = []
+    for stage in (2, 1):
+        try:
+            found = find_last(folder / f"stage{stage}")
+        except UsageError as error:
+            problems.append(str(error))
+            continue
+        if found is not None:
+            path, checkpoint, passed_over = found
+            about = checkpoint["hyper_parameters"]["lit_rl"]
+            env_steps = checkpoint["progress"]["env_steps"]
+            return Resume(path, stage, checkpoint["epoch"] + 1, env_steps, problems + passed_over, about)
+    if problems:
+        raise UsageError("; ".join(problems))
+    return None
+
+
+def check_same(policy: LitPolicy, resume: Resume) -> None:
+    """Refuse by name what would change what was learned.
+
+    Raises:
+        UsageError: algorithm, a setting of it or the spaces are others than the checkpoint's.
+    """
+    now, then = policy.hparams["lit_rl"], resume.about
+    if now["algo"] != then["algo"]:
+        raise changed("algo", now["algo"], then["algo"], resume.path)
+    for name in [n for n in now["config"] if n in then["config"]]:
+        if now["config"][name] != then["config"][name]:
+            raise changed(name, now["config"][name], then["config"][name], resume.path)
+    if now["average_weights"] != then["average_weights"]:
+        raise changed("average_weights", now["average_weights"], then["average_weights"], resume.path)
+    saved = Spaces.from_plain(then["spaces"])
+    for kind in ("observation", "action"):
+        one, other = getattr(policy.algorithm.spaces, kind), getattr(saved, kind)
+        if one != other:
+            raise changed("env", f"with the {kind} space {describe(one)}", describe(other), resume.path)
+
+
+def changed(name: str, now: Any, then: Any, where: Path) -> UsageError:
+    """The error for a setting that cannot change in the middle of a run."""
+    return UsageError(
+        f"--{name} {_shown(now)} would change what was learned so far ({where} has {_shown(then)}): leave it out, or start "
+        "a new run from these weights with --ckpt_path FILE and another --experiment_name"
+    )
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def write_config(folder: Path, flat: dict[str, Any]) -> None:
+    """Keep every setting by flag name, for the run that goes on; values from Python that JSON cannot hold are left out."""
+    write_atomic(folder / CONFIG, json.dumps(plain_settings(flat), indent=2) + "\n")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What :func:`write_config` wrote; empty where a run was stopped before that.
+
+    Raises:
+        UsageError: the file is damaged.
+    """
+    path = folder / CONFIG
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} cannot be read: it holds no settings")
+    return found
+
+
+def plain_settings(flat: dict[str, Any]) -> dict[str, Any]:
+    """The settings that JSON can hold, as it reads them back."""
+    kept = {}
+    for name, value in flat.items():
+        try:
+            kept[name] = json.loads(json.dumps(value))
+        except (TypeError, ValueError):
+            continue
+    return kept
