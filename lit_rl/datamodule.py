@@ -66,6 +66,8 @@ class ExperienceDataModule(pl.LightningDataModule):
         self.episode_per_test, self.num_test_envs, self.test_episodes = episode_per_test, num_test_envs, test_episodes
         self.seed, self.exact_resume = seed, exact_resume
         self.spaces: Spaces = probe(env, self.env_config)
+        if vector_env == "native":  # refused here rather than in the middle of a fit
+            make_vector_env(env, self.env_config, num_envs, vector_env, autoreset="same_step").close()
         self.source: Source | None = None
         self._plan: Plan | None = None  # of the last fit, as it fitted into an epoch
         self._test_envs: gym.vector.VectorEnv | None = None
@@ -166,6 +168,11 @@ class ExperienceDataModule(pl.LightningDataModule):
             self._test_envs = make_vector_env(self.env, self.env_config, count, how, autoreset="disabled")
         return play_episodes(policy, self._test_envs, self.spaces, seeds)
 
+    def reports_success(self, policy: Policy) -> bool:
+        """Whether the environment says of an episode if it succeeded, which only playing one shows."""
+        (episode,) = self._play(policy, [(0, env_seed(self.seed, "eval", 0))])
+        return episode.success is not None
+
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Experience moves its own minibatches; episodes are plain numbers."""
         return batch
@@ -184,8 +191,14 @@ class ExperienceDataModule(pl.LightningDataModule):
         return None if self.source is None else self.source.state_dict()
 
     def load_experience_state(self, state: dict[str, Any] | None) -> None:
-        if state is not None and self.source is not None:
-            self.source.load_state_dict(state)
+        """Go on from a checkpoint, which holds what the first rank had; the others take that with randomness of their own."""
+        if state is None or self.source is None:
+            return
+        self.source.load_state_dict(state)
+        rank = 0 if self.trainer is None else self.trainer.global_rank
+        if rank > 0:
+            for i, generator in enumerate((self.source.generator, self.source.collector.generator)):
+                generator.manual_seed(env_seed(self.seed, "train", 3, rank, self.source.env_steps, i))
 
     def close(self) -> None:
         """End all environments; a later fit makes new ones."""

@@ -112,7 +112,6 @@ class LitPolicy(pl.LightningModule):
         ours = r".*self\.log\('(Train/\w+|Eval/\w+|Step2Eval/\w+|Test/\w+|step)', "
         # What we log is the same on all ranks already; an average of equal numbers could differ in the last digit.
         warnings.filterwarnings("ignore", rf"{ours}.*sync_dist=True")
-        warnings.filterwarnings("ignore", rf"{ours}.*have no logger configured")
 
     @property
     def _data(self) -> ExperienceDataModule:
@@ -223,15 +222,19 @@ class LitPolicy(pl.LightningModule):
         """Metrics for callbacks by Lightning's log; while fitting, for loggers over env steps, exactly (not as float32)."""
         fitting = self.trainer.state.fn == TrainerFn.FITTING
         step = self.env_steps + (self.trainer.state.fn == TrainerFn.TESTING)  # after all that a checkpoint has seen
-        with warnings.catch_warnings():  # validate and test return only what is logged, where nobody logs it too
-            warnings.filterwarnings("ignore", ".*have no logger configured")
-            self.log_dict(metrics if fitting else metrics | {"step": float(step)}, logger=not fitting)
+        if not self.trainer.barebones:  # Lightning has no log then
+            self._log(metrics if fitting else metrics | {"step": float(step)}, not fitting)
         if self.trainer.sanity_checking:
             return
         self.reported |= metrics
         if fitting and self.trainer.is_global_zero:
             for logger in self.trainer.loggers:
                 logger.log_metrics(metrics, step=step)
+
+    def _log(self, metrics: dict[str, float], for_loggers: bool) -> None:
+        with warnings.catch_warnings():  # validate and test return only what is logged, where nobody logs it too
+            warnings.filterwarnings("ignore", ".*have no logger configured")
+            self.log_dict(metrics, logger=for_loggers)
 
     # ---- evaluation ----
 
@@ -267,7 +270,8 @@ class LitPolicy(pl.LightningModule):
             "metrics": _stacked(self._metrics),  # of the epoch so far: empty at its end
             "finished": [tuple(episode) for episode in self._finished],
         }
-        checkpoint["experience"] = data.experience_state()
+        # Only the first rank writes; what the others have is dropped, and a buffer is large.
+        checkpoint["experience"] = data.experience_state() if self.trainer.is_global_zero else None
         checkpoint["rng"] = rng_state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -323,18 +327,29 @@ class LitPolicy(pl.LightningModule):
             )
         self.load_state_dict(state)
 
+    def check_start(self, policy: Policy) -> None:
+        """Whether :meth:`start_from` can take this policy's weights.
+
+        Raises:
+            UsageError: the networks differ.
+        """
+        mine, theirs = ({k: tuple(x.shape) for k, x in p.state_dict().items()} for p in (self.policy, policy))
+        name = next((n for n in mine | theirs if mine.get(n) != theirs.get(n)), None)
+        if name is not None:
+            shapes = [f"is {x[name]}" if name in x else "is missing" for x in (theirs, mine)]
+            raise UsageError(
+                f"the policies of the two stages do not match: {name} {shapes[0]} in the first and {shapes[1]} in the "
+                "second; keep the networks' settings"
+            )
+
     def start_from(self, policy: Policy) -> None:
         """Begin with another policy's weights (its networks must match), targets and average included.
 
         Raises:
             UsageError: the networks differ.
         """
-        try:
-            self.policy.load_state_dict(policy.state_dict())
-        except RuntimeError as error:
-            raise UsageError(
-                f"the policies of the two stages do not match: {str(error).splitlines()[-1].strip()}"
-            ) from None
+        self.check_start(policy)
+        self.policy.load_state_dict(policy.state_dict())
         self.algorithm.start_from_policy()
         if self.average is not None:
             self.average.load_state_dict(policy.state_dict())

@@ -18,11 +18,14 @@ class BestCheckpoint(ModelCheckpoint):
     """ModelCheckpoint that keeps the weights of the best evaluation in ``folder``, ``epoch=3-return=487.20.ckpt``.
 
     A file that was beaten goes only when neither ``last.ckpt`` nor ``previous.ckpt`` names it any more; a resumed fit
-    removes what an evaluation after its checkpoint had left. States hold file names, so the folder may move.
+    removes what an evaluation after its checkpoint had left. States hold file names, so the folder may move. A user's
+    own ModelCheckpoint may watch the same metric: Lightning tells the two apart by their state's key.
 
     Attributes:
         start: path, score and spread of the weights that the stage began with, where they were scored.
     """
+
+    state_key = "lit_rl.BestCheckpoint"
 
     def __init__(self, folder: Path, monitor: str, mode: Literal["max", "min"]) -> None:
         name = monitor.rpartition("/")[2]

@@ -12,8 +12,10 @@ from lit_rl.callbacks.stop import end_fit
 
 class Patience(EarlyStopping):
     """EarlyStopping whose patience is the one of this run: a stage that it ended stays ended when it is resumed, unless
-    it is resumed with more patience.
+    it is resumed with more patience. A user's own EarlyStopping may watch the same metric.
     """
+
+    state_key = "lit_rl.Patience"
 
     def __init__(self, monitor: str, mode: Literal["max", "min"], patience: int | None) -> None:
         """``patience``: evaluations without a better score; None never ends."""

@@ -12,7 +12,7 @@ from lit_rl.cli.iterations import fit_iterations
 from lit_rl.cli.parser import TRAINER, FlagParser, parser_of
 from lit_rl.cli.print_config import printed_second_stage, printed_stage
 from lit_rl.cli.stages import StagePlan, Values, first_stage, given_algorithm, read_step2, second_stage
-from lit_rl.cli.trainer_flags import StageLength, refuse, refuse_without_evaluation, world_size
+from lit_rl.cli.trainer_flags import StageLength, check_lengths, refuse, refuse_without_evaluation, world_size
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError
 from lit_rl.pipeline import RunConfig, Settings, Stage2Config, StageSettings
@@ -124,11 +124,12 @@ def _checked(plan: StagePlan, two_steps: bool) -> StageSettings:
     refuse(trainer, parser.defaults)
     if trainer.get("max_steps", -1) < 1 and trainer.get("max_steps", -1) != -1:
         raise UsageError(f"--max_steps {trainer['max_steps']} is out of range: give at least 1, or -1 for no limit")
+    iteration = values.get("steps_per_iteration", data.step_per_epoch)
+    iterations = data.step_per_epoch // iteration
+    length = StageLength(iterations, iteration, limits.total_timesteps, evaluation.episode_per_test)
     if two_steps:
-        iteration = values.get("steps_per_iteration", data.step_per_epoch)
-        iterations = data.step_per_epoch // iteration
-        length = StageLength(iterations, iteration, limits.total_timesteps, evaluation.episode_per_test)
         refuse_without_evaluation(trainer, length)
+    check_lengths(trainer, length, evaluation.test_episodes)
     return StageSettings(parser.algo, algorithm, evaluation, data, limits, _objects(plan, trainer), plan.module)
 
 

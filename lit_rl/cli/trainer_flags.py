@@ -126,10 +126,31 @@ def refuse(typed: Mapping[str, Any], lightning_defaults: Mapping[str, Any]) -> N
         raise UsageError(
             f"--precision {precision} is not supported, its loss scaling is missing: use bf16-mixed or 32-true"
         )
+    _refuse_callbacks(typed.get("callbacks"))
     strategy = typed.get("strategy", "auto")
     name, start = _strategy(strategy)
     if re.search("spawn|fork|notebook", f"{name} {start}"):
         raise UsageError(f"--strategy {name} is not supported: what its workers learn stays in them; use ddp")
+
+
+REFUSED_CALLBACKS = {
+    "GradientAccumulationScheduler": "an update is one minibatch; use a larger --batch_size",
+    "StochasticWeightAveraging": "it leaves manual optimization alone; use --average_weights",
+    "WeightAveraging": "its files would hold the raw weights; use --average_weights",
+    "BatchSizeFinder": "batches are made here; use --batch_size",
+    "LearningRateFinder": "it needs automatic optimization; use --lr",
+}
+
+
+def _refuse_callbacks(callbacks: Any) -> None:
+    for callback in callbacks if isinstance(callbacks, list) else [callbacks]:
+        if isinstance(callback, dict):  # a class path, as it was typed
+            names = [str(callback.get("class_path")).rpartition(".")[2].removeprefix("EMA")]
+        else:
+            names = [kind.__name__ for kind in type(callback).__mro__]
+        for name in names:
+            if name in REFUSED_CALLBACKS:
+                raise UsageError(f"--callbacks {name} is not supported: {REFUSED_CALLBACKS[name]}")
 
 
 def _strategy(strategy: Any) -> tuple[str, str]:
@@ -155,6 +176,48 @@ class StageLength:
     env_steps: int  # of an iteration
     total_timesteps: int | None
     episodes: int  # of an evaluation
+
+
+def check_lengths(trainer: Mapping[str, Any], length: StageLength, test_episodes: int) -> None:
+    """Refuse what Lightning would refuse only when the run has begun, or divide by.
+
+    Raises:
+        UsageError: naming the flag and its range.
+    """
+
+    def out_of_range(name: str, need: str) -> UsageError:
+        return UsageError(f"--{name} {_shown(trainer.get(name))} is out of range: {need}")
+
+    every, interval = trainer.get("check_val_every_n_epoch", 1), trainer.get("val_check_interval")
+    if every is not None and every < 1:
+        raise out_of_range("check_val_every_n_epoch", "give at least 1, or null for --val_check_interval alone")
+    if trainer.get("num_nodes", 1) < 1:
+        raise out_of_range("num_nodes", "give at least 1")
+    iterations = length.iterations
+    of = {
+        "train": (iterations, "iterations"),
+        "val": (length.episodes, "episodes"),
+        "test": (test_episodes, "episodes"),
+    }
+    for kind, (whole, what) in of.items():
+        limit = trainer.get(f"limit_{kind}_batches")
+        if isinstance(limit, float) and 0 < limit * whole < 1:
+            raise out_of_range(f"limit_{kind}_batches", f"there are {whole} {what}; give 0 or at least {1 / whole:.3g}")
+    limit = trainer.get("limit_train_batches")
+    iterations = iterations if limit is None else _share(limit, iterations)
+    if (
+        isinstance(interval, int | float)
+        and not isinstance(interval, bool)
+        and iterations
+        and not trainer.get("fast_dev_run")
+    ):
+        count = interval if isinstance(interval, int) else int(interval * iterations)
+        if count < 1 or (count > iterations and every is not None):
+            raise out_of_range(
+                "val_check_interval",
+                f"an epoch has {iterations} iterations; give 1 to {iterations}, or a share of them; for more, "
+                "--check_val_every_n_epoch N or null",
+            )
 
 
 def refuse_without_evaluation(trainer: Mapping[str, Any], length: StageLength) -> None:
@@ -235,7 +298,7 @@ def world_size(trainer: Mapping[str, Any]) -> int:
         count = int(devices)
     else:
         count = _all_devices(accelerator)
-    return max(1, count) * int(trainer.get("num_nodes", 1))
+    return max(1, count) * max(1, int(trainer.get("num_nodes", 1)))
 
 
 def _all_devices(accelerator: Any) -> int:
@@ -259,6 +322,7 @@ def try_out(trainer: Mapping[str, Any]) -> pl.Trainer:
     kwargs = {k: v for k, v in trainer.items() if k not in ("strategy", "accelerator") or isinstance(v, str)}
     plugins = kwargs.get("plugins") or []
     kwargs["plugins"] = [AtomicCheckpointIO(), *(plugins if isinstance(plugins, list) else [plugins])]
+    kwargs["callbacks"] = list(trainer.get("callbacks") or [])  # Lightning adds its own to the list that it is given
     logger = logging.getLogger("pytorch_lightning.utilities.rank_zero")
     disabled, logger.disabled = logger.disabled, True
     try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -113,7 +114,8 @@ class Collector:
         block = self._block(max(0, -(-wanted // self.num_envs)) * (2 if self._next_step else 1) + int(self._next_step))
         block.set_obs(0, self._obs)
         actor = self._make_actor(policy, random)
-        noise = policy.noise(block.capacity, self.num_envs, self.generator, env_steps, self.vector_step).numpy()
+        with _drawing_float32():
+            noise = policy.noise(block.capacity, self.num_envs, self.generator, env_steps, self.vector_step).numpy()
         state = self._state if self._state is not None else policy.initial_state(self.num_envs)
         final_index: list[tuple[int, int]] = []
         final_obs: list[Tree] = []
@@ -205,6 +207,17 @@ class Collector:
         if block is None:
             block = self._blocks[capacity] = _Block(capacity, self.num_envs, self.spaces.observation)
         return block
+
+
+@contextlib.contextmanager
+def _drawing_float32() -> Iterator[None]:
+    """Randomness does not depend on the precision of training: bfloat16 has no numpy, and 256 numbers below 1."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(dtype)
 
 
 def reported_success(info: dict[str, Any], n: int) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from lit_rl.data.collector import Collector
@@ -36,6 +37,7 @@ class Source(Protocol):
 
     env_steps: int
     collector: Collector
+    generator: torch.Generator  # of what is sampled or shuffled
 
     def experience(self, policy: Policy) -> Experience:
         """The next iteration."""

@@ -24,7 +24,8 @@ class ContinuousCritic(nn.Module):
         self.mlp = EnsembleMLP(members, [self.encoder.features + actions, *hidden_sizes, 1], activation)
 
     def forward(self, obs: Tree, action: Tensor) -> Tensor:
-        q_KB1: Tensor = self.mlp(torch.cat([self.encoder(obs), action], dim=1))
+        features = self.encoder(obs)
+        q_KB1: Tensor = self.mlp(torch.cat([features, action.to(features.dtype)], dim=1))
         return q_KB1.squeeze(2)
 
 

@@ -68,6 +68,8 @@ def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, 
             policy.load_weights(load(settings.run.ckpt_path)["state_dict"])
             policy.algorithm.start_from_policy()
         second = None if settings.stage2 is None else build_policy(settings.stage2, data, 2, ranks.world)
+        if second is not None:
+            second.check_start(policy.policy)
         check_logger(settings.run.logger)
         folder = Path(ranks.first(lambda: str(open_folder(settings))))
         resume = _go_on(folder, policy, second) if settings.resume else None
@@ -84,13 +86,13 @@ def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, 
             last = run_stage(second, settings.stage2, data, folder, settings, interrupts, resume)
 
         began = time.perf_counter()
-        test = run_test(last, data)
+        tested = run_test(last, data)
         best = folder / "best.ckpt"
         save_best(last, best)
         summary = {
             "stage1": first_summary,
             "stage2": None if second is None else last.summary(),
-            "test": test | {"seconds": time.perf_counter() - began},
+            "test": tested and tested | {"seconds": time.perf_counter() - began},
             "best_path": str(best),
             "seconds": time.perf_counter() - started,
         }
@@ -166,11 +168,13 @@ def make_data(settings: Settings) -> ExperienceDataModule:
     )
 
 
-def run_test(stage: Stage, data: ExperienceDataModule) -> dict[str, Any]:
-    """Score the stage's best policy on episodes that no evaluation has played."""
+def run_test(stage: Stage, data: ExperienceDataModule) -> dict[str, Any] | None:
+    """Score the stage's best policy on episodes that no evaluation has played; None where the Trainer plays none."""
     policy = stage.load_best()
     stage.trainer.test(policy, datamodule=data, verbose=False)
     found = {name.removeprefix("Test/"): x for name, x in policy.reported.items() if name.startswith("Test/")}
+    if not found:
+        return None
     found["return_mean"] = found.pop("return")
     return found | {"episodes": int(found["episodes"])}
 

@@ -69,9 +69,9 @@ class Ranks:
     @classmethod
     def of(cls, trainer: pl.Trainer) -> Ranks:
         """The ranks that a Trainer of these flags runs on."""
-        if trainer.world_size == 1:
+        environment = getattr(trainer.strategy, "cluster_environment", None)
+        if environment is None:
             return cls()
-        environment = trainer.strategy.cluster_environment  # type: ignore[attr-defined]
         local_world = trainer.world_size // trainer.num_nodes
         launches = not environment.creates_processes_externally
         ours = launches and trainer.num_nodes == 1
@@ -87,6 +87,8 @@ class Ranks:
             UsageError: ``make`` raised it.
         """
         if self.world == 1:
+            if self._launches:  # a strategy for several ranks with one of them
+                self._connect()
             return make()
         store, key = self._connect(), f"{self._run}/first"
         if self.rank == 0:

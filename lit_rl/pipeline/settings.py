@@ -41,10 +41,11 @@ class RunConfig:
         at_least("num_threads", self.num_threads, 1)
         name = self.experiment_name
         if name is not None and (
-            not name or name in (".", "..") or any(c in "/\\" or not c.isprintable() for c in name)
+            name.strip() != name or name in ("", ".", "..") or any(c in "/\\" or not c.isprintable() for c in name)
         ):
             raise UsageError(
-                f"--experiment_name {name!r} must be the name of a folder, without slashes or control characters"
+                f"--experiment_name {name!r} must be the name of a folder, without slashes, control characters, "
+                "or blanks around it"
             )
 
 

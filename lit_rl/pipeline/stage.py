@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.callbacks import Callback, ProgressBar
 
 from lit_rl.callbacks.best import START, BestCheckpoint
 from lit_rl.callbacks.interrupt import Interrupts
@@ -94,7 +94,11 @@ def build_policy(stage: StageSettings, data: ExperienceDataModule, number: int, 
         max_env_steps=stage.limits.total_timesteps,
         **{field.name: getattr(stage.algorithm, field.name) for field in fields(stage.algorithm)},
     )
-    monitored(stage.evaluation, number)
+    monitor, _ = monitored(stage.evaluation, number)
+    if monitor.endswith("/success") and not data.reports_success(policy.best_policy):
+        known = ", ".join(name for name in _evaluated(number) if name != monitor)
+        raise UsageError(f"--monitor {monitor} is never logged: this environment reports no success; there are {known}")
+    _check_callbacks(stage.trainer.get("callbacks") or [], number)
     data.step_per_epoch = stage.data.step_per_epoch
     data.check(policy.algorithm, ranks)
     return policy
@@ -125,13 +129,30 @@ def monitored(evaluation: EvalConfig, number: int) -> tuple[str, Literal["max", 
     monitor = evaluation.monitor or "Eval/return"
     if number == 2 and monitor.startswith("Eval/"):
         monitor = f"{PREFIXES[2]}/{monitor.removeprefix('Eval/')}"
-    known = [f"{PREFIXES[number]}/{name}" for name in STATISTICS]
-    if monitor not in known:
-        raise UsageError(f"--monitor {monitor} is never logged at an evaluation; there are {', '.join(known)}")
+    if monitor not in _evaluated(number):
+        known = ", ".join(_evaluated(number))
+        raise UsageError(f"--monitor {monitor} is never logged at an evaluation; there are {known}")
     mode = evaluation.monitor_mode
     if mode == "auto":
         mode = "min" if monitor.rpartition("/")[2] in SMALLER_IS_BETTER else "max"
     return monitor, mode
+
+
+def _check_callbacks(callbacks: list[Callback], number: int) -> None:
+    """Refuse a user's callback that waits for the other stage's evaluations: it would fail when that stage begins."""
+    for callback in callbacks:
+        monitor = getattr(callback, "monitor", None)
+        prefix = monitor.split("/")[0] if isinstance(monitor, str) else None
+        if prefix in PREFIXES.values() and prefix != PREFIXES[number]:
+            raise UsageError(
+                f"--callbacks: {type(callback).__name__} monitors {monitor}, and stage {number} logs {PREFIXES[number]}/*: "
+                "give the callbacks of stage 2 in --step2 '{\"callbacks\": [...]}'"
+            )
+
+
+def _evaluated(number: int) -> list[str]:
+    """The metrics of a stage's evaluations; success only where the environment reports it."""
+    return [f"{PREFIXES[number]}/{name}" for name in STATISTICS]
 
 
 def run_stage(
@@ -201,7 +222,8 @@ def _make_trainer(
     plain = bool(flags.get("barebones"))  # no evaluation, no checkpoint, no logging
     callbacks = [*([] if plain else others), *(flags.get("callbacks") or [])]
     purge_step = None if resume is None else resume.env_steps + 1
-    if not plain and flags.get("enable_progress_bar") in (None, True):
+    has_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
+    if not plain and not has_bar and flags.get("enable_progress_bar") in (None, True):
         callbacks.append(EnvStepsBar())
     if not plain:
         callbacks.append(Records(folder, run.stage2 is not None))

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from lit_rl.functional.tree import Tree, tree_map
 from lit_rl.policies.base import Policy
@@ -30,9 +31,15 @@ class TorchActor:
         drawn = None if noise is None else torch.from_numpy(noise).to(self._device)
         if self._random:
             assert drawn is not None
-            return self._policy.random(seen, drawn).cpu().numpy(), state
+            return to_host(self._policy.random(seen, drawn)), state
         action, state = self._policy.act(seen, drawn, state)
-        return action.cpu().numpy(), state
+        return to_host(action), state
+
+
+def to_host(action: Tensor) -> np.ndarray:
+    """A policy's actions for the environments, in numpy, which has no bfloat16."""
+    host: np.ndarray = (action.float() if action.dtype == torch.bfloat16 else action).cpu().numpy()
+    return host
 
 
 class HostActor:
