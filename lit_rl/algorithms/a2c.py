@@ -8,13 +8,14 @@ Differences from the paper: no asynchronous workers; gradients clipped by norm; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from lit_rl.algorithms.base import Algorithm, AlgorithmConfig, Loss, Optimize, Progress, Updated
+from lit_rl.algorithms.base import Algorithm, Loss, Optimize, Progress, Updated
+from lit_rl.algorithms.rollout import RolloutConfig
 from lit_rl.data.config import at_least
 from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.transitions import RolloutBatch
@@ -26,29 +27,13 @@ from lit_rl.policies.actor_critic import ActorCritic
 
 
 @dataclass
-class A2CConfig(AlgorithmConfig):
+class A2CConfig(RolloutConfig):
     """A2C"""
 
     lr: Schedule = 7e-4
     """Learning rate: a number, or [[env_step, value], ...] with straight lines between."""
-    gradient_clip_val: float | None = 0.5
-    """Largest norm (or value) of a gradient; null for none."""
-    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
-    """Widths of the hidden layers."""
-    activation: str = "tanh"
-    """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
-    share_torso: bool = False
-    """Whether actor and critic share their hidden layers."""
-    normalize_obs: bool = False
-    """Normalise float observations by their running mean and standard deviation."""
-    normalize_reward: bool = False
-    """Divide rewards by the running standard deviation of discounted returns; evaluation shows raw ones."""
     rollout_length: int = 5
-    """Env steps of each env between two updates; an iteration holds as many such rollouts as fit."""
-    gae_lambda: float = 1.0
-    """Lambda of generalised advantage estimates, in [0, 1]: 1 makes n-step returns."""
-    vf_coeff: float = 0.5
-    """Weight of the critic's squared error."""
+    """Env steps of each env between two updates; an iteration holds as many rollouts as fit, one at least."""
     entropy_coeff: Schedule = 0.01
     """Weight of the policy's entropy: a number, or [[env_step, value], ...]."""
     normalize_advantage: bool = False
@@ -62,14 +47,7 @@ class A2CConfig(AlgorithmConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_schedules(entropy_coeff=(0.0, float("inf")))
-        for size in self.hidden_sizes:
-            at_least("hidden_sizes", size, 1)
-        at_least("rollout_length", self.rollout_length, 1)
-        at_least("vf_coeff", self.vf_coeff, 0)
         at_least("rmsprop_eps", self.rmsprop_eps, 0)
-        if not 0 <= self.gae_lambda <= 1:
-            raise UsageError(f"--gae_lambda {self.gae_lambda} is out of range: it must lie between 0 and 1")
         if not 0 <= self.rmsprop_decay < 1:
             raise UsageError(f"--rmsprop_decay {self.rmsprop_decay} is out of range: it must be at least 0 and below 1")
 
@@ -82,22 +60,11 @@ class A2C(Algorithm):
     policy: ActorCritic
 
     def __init__(self, spaces: Spaces, config: A2CConfig) -> None:
-        c = config
-        policy = ActorCritic(spaces, c.hidden_sizes, c.activation, c.share_torso, normalize_obs=c.normalize_obs)
-        super().__init__(spaces, config, policy)
+        super().__init__(spaces, config, config.policy(spaces))
 
     @property
     def plan(self) -> RolloutPlan:
-        c = self.config
-        return RolloutPlan(
-            steps_per_iteration=c.steps_per_iteration,
-            rollout_length=c.rollout_length,
-            epochs=1,
-            batch_size=None,
-            gamma=c.gamma,
-            gae_lambda=c.gae_lambda,
-            normalize_reward=c.normalize_reward,
-        )
+        return self.config.plan()
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         return {"policy": list(self.policy.parameters())}

@@ -8,13 +8,13 @@ also stands for the rewards that the end of a rollout or a time limit has cut of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from lit_rl.algorithms.base import Algorithm, AlgorithmConfig, Loss, Optimize, Progress, Updated
-from lit_rl.data.config import at_least
+from lit_rl.algorithms.base import Algorithm, Loss, Optimize, Progress, Updated
+from lit_rl.algorithms.rollout import RolloutConfig
 from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.transitions import RolloutBatch
 from lit_rl.envs.spaces import Spaces
@@ -24,39 +24,15 @@ from lit_rl.policies.actor_critic import ActorCritic
 
 
 @dataclass
-class PGConfig(AlgorithmConfig):
+class PGConfig(RolloutConfig):
     """PG"""
 
     lr: Schedule = 1e-3
     """Learning rate: a number, or [[env_step, value], ...] with straight lines between."""
-    gradient_clip_val: float | None = 0.5
-    """Largest norm (or value) of a gradient; null for none."""
-    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
-    """Widths of the hidden layers."""
-    activation: str = "tanh"
-    """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
-    share_torso: bool = False
-    """Whether actor and critic share their hidden layers."""
-    normalize_obs: bool = False
-    """Normalise float observations by their running mean and standard deviation."""
-    normalize_reward: bool = False
-    """Divide rewards by the running standard deviation of discounted returns; evaluation shows raw ones."""
     rollout_length: int = 1000
-    """Env steps of each env between two updates; a multiple of them makes an iteration."""
+    """Env steps of each env between two updates; an iteration holds as many rollouts as fit, one at least."""
     baseline: bool = True
     """Learn a value function and subtract it from the returns."""
-    vf_coeff: float = 0.5
-    """Weight of the squared error of the baseline."""
-    entropy_coeff: Schedule = 0.0
-    """Weight of the policy's entropy: a number, or [[env_step, value], ...]."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check_schedules(entropy_coeff=(0.0, float("inf")))
-        for size in self.hidden_sizes:
-            at_least("hidden_sizes", size, 1)
-        at_least("rollout_length", self.rollout_length, 1)
-        at_least("vf_coeff", self.vf_coeff, 0)
 
 
 class PG(Algorithm):
@@ -67,24 +43,11 @@ class PG(Algorithm):
     policy: ActorCritic
 
     def __init__(self, spaces: Spaces, config: PGConfig) -> None:
-        c = config
-        policy = ActorCritic(
-            spaces, c.hidden_sizes, c.activation, c.share_torso, critic=c.baseline, normalize_obs=c.normalize_obs
-        )
-        super().__init__(spaces, config, policy)
+        super().__init__(spaces, config, config.policy(spaces, critic=config.baseline))
 
     @property
     def plan(self) -> RolloutPlan:
-        c = self.config
-        return RolloutPlan(
-            steps_per_iteration=c.steps_per_iteration,
-            rollout_length=c.rollout_length,
-            epochs=1,
-            batch_size=None,
-            gamma=c.gamma,
-            gae_lambda=1.0,  # the advantage is then the whole reward-to-go less the baseline
-            normalize_reward=c.normalize_reward,
-        )
+        return self.config.plan()
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         return {"policy": list(self.policy.parameters())}

@@ -9,12 +9,13 @@ distribution but the actions' probabilities. ``target_kl`` ends a rollout's epoc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from lit_rl.algorithms.base import Algorithm, AlgorithmConfig, Loss, Optimize, Progress, Updated
+from lit_rl.algorithms.base import Algorithm, Loss, Optimize, Progress, Updated
+from lit_rl.algorithms.rollout import RolloutConfig
 from lit_rl.data.config import at_least
 from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.transitions import RolloutBatch
@@ -32,25 +33,13 @@ from lit_rl.policies.actor_critic import ActorCritic
 
 
 @dataclass
-class PPOConfig(AlgorithmConfig):
+class PPOConfig(RolloutConfig):
     """PPO"""
 
     lr: Schedule = 3e-4
     """Learning rate: a number, or [[env_step, value], ...] with straight lines between."""
     adam_eps: float = 1e-5
     """Adam's epsilon."""
-    gradient_clip_val: float | None = 0.5
-    """Largest norm (or value) of a gradient; null for none."""
-    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
-    """Widths of the hidden layers."""
-    activation: str = "tanh"
-    """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
-    share_torso: bool = False
-    """Whether actor and critic share their hidden layers."""
-    normalize_obs: bool = False
-    """Normalise float observations by their running mean and standard deviation."""
-    normalize_reward: bool = False
-    """Divide rewards by the running standard deviation of discounted returns; evaluation shows raw ones."""
     rollout_length: int = 2048
     """Env steps of each env in a rollout; an iteration holds as many rollouts as fit, one at least."""
     epochs_per_rollout: int = 10
@@ -58,15 +47,11 @@ class PPOConfig(AlgorithmConfig):
     batch_size: int = 64
     """Transitions of one update, on each rank; a few more where they would not divide a rollout."""
     gae_lambda: float = 0.95
-    """Lambda of generalised advantage estimates, in [0, 1]."""
+    """Lambda of generalised advantage estimates, in [0, 1]: 1 takes all rewards to come, 0 the next one and the critic."""
     clip: Schedule = 0.2
     """How far a probability ratio may move from 1 and still be rewarded: a number, or [[env_step, value], ...]."""
     vf_clip: float | None = None
     """How far a value may move from the old one and still be rewarded, in units of the return; null for no limit."""
-    vf_coeff: float = 0.5
-    """Weight of the critic's squared error."""
-    entropy_coeff: Schedule = 0.0
-    """Weight of the policy's entropy: a number, or [[env_step, value], ...]."""
     kl_coeff: float = 0.0
     """First weight of the penalty on the KL divergence from the old policy; 0 turns it off."""
     kl_target: float = 0.01
@@ -76,19 +61,14 @@ class PPOConfig(AlgorithmConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_schedules(clip=(0.0, float("inf")), entropy_coeff=(0.0, float("inf")))
-        for size in self.hidden_sizes:
-            at_least("hidden_sizes", size, 1)
-        for name in ("rollout_length", "epochs_per_rollout", "batch_size"):
-            at_least(name, getattr(self, name), 1)
-        for name in ("vf_coeff", "kl_coeff"):
-            at_least(name, getattr(self, name), 0)
+        self.check_schedules(clip=(0.0, float("inf")))
+        at_least("epochs_per_rollout", self.epochs_per_rollout, 1)
+        at_least("batch_size", self.batch_size, 1)
+        at_least("kl_coeff", self.kl_coeff, 0)
         for name in ("vf_clip", "kl_target", "target_kl"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UsageError(f"--{name} {value} is out of range: it must be above 0")
-        if not 0 <= self.gae_lambda <= 1:
-            raise UsageError(f"--gae_lambda {self.gae_lambda} is out of range: it must lie between 0 and 1")
 
 
 class PPO(Algorithm):
@@ -100,23 +80,12 @@ class PPO(Algorithm):
     kl_coeff: Tensor
 
     def __init__(self, spaces: Spaces, config: PPOConfig) -> None:
-        c = config
-        policy = ActorCritic(spaces, c.hidden_sizes, c.activation, c.share_torso, normalize_obs=c.normalize_obs)
-        super().__init__(spaces, config, policy)
+        super().__init__(spaces, config, config.policy(spaces))
         self.register_buffer("kl_coeff", torch.tensor(config.kl_coeff))
 
     @property
     def plan(self) -> RolloutPlan:
-        c = self.config
-        return RolloutPlan(
-            steps_per_iteration=c.steps_per_iteration,
-            rollout_length=c.rollout_length,
-            epochs=c.epochs_per_rollout,
-            batch_size=c.batch_size,
-            gamma=c.gamma,
-            gae_lambda=c.gae_lambda,
-            normalize_reward=c.normalize_reward,
-        )
+        return self.config.plan(self.config.epochs_per_rollout, self.config.batch_size)
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         return {"policy": list(self.policy.parameters())}
