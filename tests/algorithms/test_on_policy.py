@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from lit_rl.algorithms import find_algorithm
 from lit_rl.algorithms.base import Progress
@@ -199,6 +200,32 @@ def test_updates_make_better_actions_likelier_in_every_space(name, kind, masked)
     assert change[0] > 0.001 and change[0] > change[1]
     wanted = batch.return_.mean()
     assert (after.value - wanted).abs().mean() < (before.value - wanted).abs().mean()
+
+
+@pytest.mark.parametrize("kind", ACTIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_captured_loss_is_the_loss_for_other_data_and_other_values_of_schedules(name, kind):
+    settings = {"vf_clip": 0.2, "kl_coeff": 0.1} if name == "PPO" else {}
+    algorithm = make(name, Spaces(SPACES.observation, ACTIONS[kind]), hidden_sizes=[4], normalize_obs=True, **settings)
+    weights = algorithm.groups()["policy"]
+
+    def gradient(*tensors):
+        loss = algorithm.loss(*tensors)
+        return [loss.value, *torch.autograd.grad(loss.value, weights), *loss.metrics.values()]
+
+    def tensors(seed):
+        drawn = torch.Generator().manual_seed(seed)
+        obs = torch.randn(6, 2, generator=drawn)
+        with torch.no_grad():
+            action = algorithm.policy.act(obs, algorithm.policy.noise(1, 6, drawn, 0, 1)[0]).action
+        numbers = torch.randn(4, 6, generator=drawn).unbind()
+        scheduled = torch.rand(3 if name == "PPO" else 1, generator=drawn).unbind()
+        return RolloutBatch(obs, action, *numbers, torch.tensor(False)), *scheduled
+
+    captured = make_fx(gradient)(*tensors(1))
+    for seed in (1, 2):
+        for mine, theirs in zip(captured(*tensors(seed)), gradient(*tensors(seed)), strict=True):
+            torch.testing.assert_close(mine, theirs)
 
 
 @pytest.mark.parametrize("name", NAMES)
