@@ -43,7 +43,7 @@ class Fragile(Signs):
     """Notes its steps; on one rank, something happens at step ``at``."""
 
     def __init__(self, what: str = "nothing", rank: int = 1, at: int = 30) -> None:
-        super().__init__()
+        super().__init__(length=8)
         self.what, self.at, self.made = what if rank == RANK else "nothing", at, 0
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
