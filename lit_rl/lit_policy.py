@@ -85,7 +85,8 @@ class LitPolicy(pl.LightningModule):
         self.optimize: GradientStep | None = None
         self.episodes = EpisodeStatistics()
         self.reported: dict[str, float] = {}  # the newest value of every metric
-        self.stop_wanted = False  # from outside, at any time; ranks agree on it at the end of an iteration
+        # from outside, at any time; ranks agree on them at the end of an iteration
+        self.stop_wanted = self.quit_wanted = False  # end the fit; end the run, as SIGTERM asks for
         self._metrics: list[dict[str, Tensor]] = []
         self._finished: list[Episode] = []
         self._rng: dict[str, Any] | None = None  # of a checkpoint, until training begins
@@ -180,15 +181,18 @@ class LitPolicy(pl.LightningModule):
         for name, group in self.optimize.groups.items():
             if not torch.isfinite(group.flat.detach().sum()):
                 raise NumericsError(f"the weights of the {name} group are NaN or infinite after update {self.updates}")
-        if self._limit_reached() or self._any_rank(self.stop_wanted):
+        stop, quit_ = self._wanted_by_a_rank()
+        if quit_:
+            self.trainer._signal_connector.received_sigterm = True
+        if self._limit_reached() or stop:
             end_fit(self.trainer)
 
-    def _any_rank(self, wanted: bool) -> bool:
-        """Whether a rank wants what one alone must not do: the others would wait for it for ever."""
+    def _wanted_by_a_rank(self) -> list[bool]:
+        """Whether some rank wants to stop or to quit, which none must do alone: the others would wait for it for ever."""
         if self.trainer.world_size == 1:
-            return wanted
-        agreed: bool = self.trainer.strategy.reduce_boolean_decision(wanted, all=False)
-        return agreed
+            return [self.stop_wanted, self.quit_wanted]
+        votes = torch.tensor([self.stop_wanted, self.quit_wanted], dtype=torch.int32, device=self.device)
+        return [votes_ > 0 for votes_ in self.trainer.strategy.reduce(votes, reduce_op="sum").tolist()]
 
     def _limit_reached(self) -> bool:
         made = self.env_steps - (self.first_env_step or 0)

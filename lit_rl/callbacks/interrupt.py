@@ -11,6 +11,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.utilities import rank_zero_only
 
 from lit_rl.callbacks.stop import end_fit
 
@@ -66,7 +67,9 @@ class Interrupts(Callback):
         self._asked = now
         if self._module is not None:
             self._module.stop_wanted = True
-        _say("Ctrl-C: this stage ends after an evaluation, and the run goes on from the best so far; again to quit now")
+        rank_zero_only(_say)(
+            "Ctrl-C: this stage ends after an evaluation, and the run goes on from the best so far; again to quit now"
+        )
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:
@@ -75,6 +78,13 @@ class Interrupts(Callback):
             self.code = TERMINATED  # Lightning's handler, which called this one, ends the fit
         elif self.code is None:
             self._quit(TERMINATED)
+
+    def _on_sigterm_of_ranks(self, number: int, frame: FrameType | None) -> None:
+        """In place of Lightning's handler, which sends the others a message that they may not be waiting for."""
+        if os.getpid() != self._pid:
+            os._exit(TERMINATED)
+        self.code = TERMINATED
+        self._module.quit_wanted = True
 
     def _quit(self, code: int) -> None:
         self.code = code
@@ -96,6 +106,8 @@ class Interrupts(Callback):
         self._began = self._fitting = True
         self._module = pl_module
         self._module.stop_wanted = self._asked is not None
+        if trainer.world_size > 1 and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._on_sigterm_of_ranks)
         self._end_if_asked(trainer)
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:

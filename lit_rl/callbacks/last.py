@@ -43,8 +43,8 @@ class LastCheckpoint(Checkpoint):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if not trainer.received_sigterm or trainer.world_size > 1:
-            return  # ranks would have to agree on the iteration first
+        if not trainer.received_sigterm:
+            return
         in_evaluation = trainer.fit_loop.epoch_loop.batch_progress.is_last_batch  # Lightning would skip it when resumed
         exact = getattr(getattr(trainer, "datamodule", None), "exact_resume", False)  # only an epoch's end is exact
         if not in_evaluation and not exact:

@@ -289,6 +289,8 @@ def duration(value: Any) -> float | None:
 
 def world_size(trainer: Mapping[str, Any]) -> int:
     """The number of ranks that these flags make, as far as they tell beforehand."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return int(os.environ["WORLD_SIZE"])
     devices, accelerator = trainer.get("devices", "auto"), trainer.get("accelerator", "auto")
     if isinstance(devices, str) and "," in devices:
         devices = [part for part in devices.split(",") if part.strip()]

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tiny_runs import DQN, Signs, make_data, make_trainer
+from tiny_runs import DQN, Signs, make_trainer
 
+from lit_rl.checkpoint import load
+from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.lit_policy import LitPolicy
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +87,11 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def alone() -> ExperienceDataModule:
+    """The data of these runs on a single rank."""
+    return ExperienceDataModule(Signs, {"length": 8}, episode_per_test=5, test_episodes=7, num_test_envs=3)
+
+
 def errors(err: str) -> list[str]:
     return [line for line in err.splitlines() if "lit-rl: error" in line]
 
@@ -113,12 +120,12 @@ def test_two_ranks_learn_one_policy_from_experience_of_their_own(start, tmp_path
     summary = json.loads((folder / "summary.json").read_text())
     for stage, row in (("stage1", rows[1]), ("stage2", rows[2])):
         policy = LitPolicy.load_from_checkpoint(folder / stage / "last.ckpt")
-        make_trainer(1).validate(policy, datamodule=make_data(Signs), verbose=False)
+        make_trainer(1).validate(policy, datamodule=alone(), verbose=False)
         prefix = "Eval/" if stage == "stage1" else "Step2Eval/"
         found = {name: value for name, value in row.items() if name.startswith(prefix)}
         assert found == {name: pytest.approx(value, rel=1e-7) for name, value in policy.reported.items()}
     policy = LitPolicy.load_from_checkpoint(folder / "best.ckpt")
-    make_trainer(1).test(policy, datamodule=make_data(Signs), verbose=False)
+    make_trainer(1).test(policy, datamodule=alone(), verbose=False)
     for name, value in policy.reported.items():
         assert summary["test"][{"return": "return_mean"}.get(name[5:], name[5:])] == value, name
 
@@ -165,6 +172,24 @@ def test_a_rank_that_dies_ends_the_run_with_its_name(start, victim):
     (message,) = errors(err)
     how = "was ended by SIGKILL" if victim else "has ended"
     assert f"rank {victim} (process {pids[victim]}) {how}" in message and "Traceback" not in err
+
+
+def test_sigterm_leaves_a_checkpoint_that_both_ranks_go_on_from(start, tmp_path):
+    run = start("--devices", "2", *SMALL, "--experiment_name", "x", "--max_epochs", "100000")
+    run.wait_for(1, "update")
+    run.process.send_signal(signal.SIGTERM)
+    code, _, err = run.end(60)
+    assert code == 143 and "Traceback" not in err, err
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.txt").unlink()
+    env_steps = load(tmp_path / "output" / "x" / "stage1" / "last.ckpt")["progress"]["env_steps"]
+    assert env_steps % 20 == 0 and env_steps > 0
+    run = start("--resume", "--experiment_name", "x", "--max_epochs", str(env_steps // 40 + 2))
+    code, out, err = run.end()
+    assert code == 0 and out.count("best policy:") == 1, err
+    one, two = run.notes(0, "update"), run.notes(1, "update")
+    assert int(one[0][0]) == env_steps + 4 and int(one[-1][0]) == env_steps // 40 * 40 + 80
+    assert [u[:2] for u in one] == [u[:2] for u in two] and not {u[2] for u in one} & {u[2] for u in two}
 
 
 @pytest.mark.parametrize(
