@@ -225,7 +225,7 @@ def test_two_steps_refuses_what_leaves_no_evaluation_to_choose_by(argv, message)
         ["--check_val_every_n_epoch", "2", "--total_timesteps", "5120"],
         ["--val_check_interval", "10"],
         ["--val_check_interval", "80", "--check_val_every_n_epoch", "null"],
-        ["--val_check_interval", "0.01"],
+        ["--val_check_interval", "0.1"],
         ["--val_check_interval", "00:00:10:00", "--max_time", "00:00:30:00"],
         ["--fast_dev_run"],
     ],
