@@ -8,6 +8,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities import rank_zero_warn
 
 from lit_rl.data.collector import Collector
 from lit_rl.data.config import DataConfig, EvalConfig
@@ -119,8 +120,8 @@ class ExperienceDataModule(pl.LightningDataModule):
         world, rank = trainer.world_size, trainer.global_rank
         collector = self._make_collector(rank, world) if self.source is None else self.source.collector
         source = plan.make_source(collector, env_seed(self.seed, "train", 1, rank), world)
-        if self.source is not None:
-            source.adopt(self.source)
+        if self.source is not None and not source.adopt(self.source) and self.source.kept:
+            rank_zero_warn(f"{self.source.kept} is not carried over: the new settings collect another kind or amount")
         return source
 
     def _make_collector(self, rank: int, world: int) -> Collector:

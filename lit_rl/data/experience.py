@@ -42,6 +42,10 @@ class Source(Protocol):
     def experience(self, policy: Policy) -> Experience:
         """The next iteration."""
 
+    @property
+    def kept(self) -> str:
+        """What it has gathered that another source could go on with, in words; empty where there is nothing."""
+
     def adopt(self, other: Source) -> bool:
         """Take over what another source has kept, where it fits; whether it did."""
 

@@ -264,6 +264,11 @@ class ReplaySource:
         if self.priorities is not None and td_error is not None:
             self.priorities.update(self._drawn, td_error)
 
+    @property
+    def kept(self) -> str:
+        """What another source could go on with, in words."""
+        return f"the replay buffer of {len(self.buffer)} transitions" if len(self.buffer) else ""
+
     def adopt(self, other: Source) -> bool:
         """Go on along the x-axis from another source, with its buffer where that is of the same kind and size."""
         self.env_steps = self._stage_start = other.env_steps

@@ -74,6 +74,11 @@ class RolloutSource:
         shuffled = take(rollout, order)
         return [take(shuffled, slice(i * size, (i + 1) * size)) for i in range(count)]
 
+    @property
+    def kept(self) -> str:
+        """What another source could go on with, in words."""
+        return "" if self.reward_scale is None else "the scale of the rewards"
+
     def adopt(self, other: Source) -> bool:
         """Go on along the x-axis from another source, with the scale of its rewards where both have one."""
         self.env_steps = other.env_steps
