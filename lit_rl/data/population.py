@@ -49,6 +49,11 @@ class PopulationSource:
         scores = torch.from_numpy(returns.astype(np.float32)).view(-1, 2)
         return Evaluations(direction.to(device), scores.to(device))
 
+    @property
+    def kept(self) -> str:
+        """Nothing: members are made anew for every update."""
+        return ""
+
     def adopt(self, other: Source) -> bool:
         """Go on along the x-axis from another source; there is nothing else to take over."""
         self.env_steps = other.env_steps
