@@ -154,6 +154,14 @@ def test_rows_behind_the_checkpoint_are_cut(run: Path) -> None:
     assert without_times(run) == expected
 
 
+def test_a_run_without_a_checkpoint_starts_from_the_beginning(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = without_times(run)
+    for path in run.glob("stage*/*.ckpt"):
+        path.unlink()
+    train(run, resume=True)
+    assert without_times(run) == expected and "has no checkpoint yet" in capsys.readouterr().out
+
+
 def test_a_stage_added_later_refines_what_was_learned(tmp_path: Path) -> None:
     single = {name: value for name, value in TINY.items() if not name.endswith("_2")} | {"two_steps": False}
     train(tmp_path / "run", **single)
@@ -285,6 +293,18 @@ def test_a_cut_checkpoint_is_passed_over_for_the_one_before(run: Path, capsys: p
     train(run, resume=True)
     assert without_times(run) == expected
     assert "passing it over" in capsys.readouterr().out
+
+
+def test_a_hostile_checkpoint_runs_nothing_and_is_passed_over(run: Path, tmp_path: Path) -> None:
+    class Hostile:
+        def __reduce__(self) -> Any:
+            return Path.write_text, (tmp_path / "ran", "")
+
+    path = run / "stage2" / "last.ckpt"
+    torch.save({"hyper_parameters": {"lit_rl": {}}, "progress": Hostile()}, path)
+    resume = find_resume(run)
+    assert resume is not None and resume.path.name == "previous.ckpt" and "unpickled" in resume.problems[0]
+    assert not (tmp_path / "ran").exists()
 
 
 def test_where_no_checkpoint_can_be_read_nothing_is_started_over(run: Path) -> None:

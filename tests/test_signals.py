@@ -115,8 +115,19 @@ def test_a_second_ctrl_c_quits_with_130(phase: str, begin: Any, tmp_path: Path) 
     assert load(tmp_path / "run" / "stage1" / "last.ckpt")["progress"]["stage"] == 1
 
 
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("phase", ["collecting", "updating", "evaluating", "writing a checkpoint"])
+@pytest.mark.parametrize(
+    "phase, exact",
+    [
+        ("collecting", False),
+        ("updating", True),
+        ("evaluating", False),
+        ("writing a checkpoint", True),
+        pytest.param("collecting", True, marks=pytest.mark.slow),
+        pytest.param("updating", False, marks=pytest.mark.slow),
+        pytest.param("evaluating", True, marks=pytest.mark.slow),
+        pytest.param("writing a checkpoint", False, marks=pytest.mark.slow),
+    ],
+)
 def test_sigterm_leaves_a_full_checkpoint_and_exits_143(phase: str, exact: bool, begin: Any, tmp_path: Path) -> None:
     folder, settings = tmp_path / "run", {"exact_resume": exact, "step_per_epoch": 400}
     process, clock = begin(RUN | settings)
@@ -135,8 +146,17 @@ def test_sigterm_leaves_a_full_checkpoint_and_exits_143(phase: str, exact: bool,
     assert all("Eval/return" in row or "Step2Eval/return" in row for row in rows)
 
 
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-@pytest.mark.parametrize("phase", ["collecting", "evaluating"])
+@pytest.mark.parametrize(
+    "phase, number, code",
+    [
+        ("collecting", signal.SIGINT, 130),
+        ("collecting", signal.SIGTERM, 143),
+        ("evaluating", signal.SIGKILL, -9),
+        pytest.param("evaluating", signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param("evaluating", signal.SIGTERM, 143, marks=pytest.mark.slow),
+        pytest.param("collecting", signal.SIGKILL, -9, marks=pytest.mark.slow),
+    ],
+)
 def test_async_workers_neither_die_first_nor_outlive_the_run(
     phase: str, number: signal.Signals, code: int, begin: Any, tmp_path: Path
 ) -> None:
@@ -155,6 +175,16 @@ def test_async_workers_neither_die_first_nor_outlive_the_run(
         time.sleep(0.01)
     assert not alive(workers)
     assert "leaked" not in (tmp_path / "run.log").read_text()
+
+
+def test_nothing_listens_on_the_network(begin: Any) -> None:
+    process, clock = begin(RUN | {"vector_env": "async"})
+    wait_for(process, clock, "evaluating", 2)
+    held = {os.readlink(fd) for fd in Path(f"/proc/{process.pid}/fd").iterdir() if fd.is_symlink()}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, _, _, state, *rest = line.split()
+            assert state != "0A" or f"socket:[{rest[5]}]" not in held  # 0A: listening
 
 
 def test_one_ctrl_c_with_async_workers_ends_the_run_in_order(begin: Any, tmp_path: Path) -> None:

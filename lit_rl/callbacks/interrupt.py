@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -45,24 +46,34 @@ class Interrupts(Callback):
         self._last = float("-inf")
         self._pid = os.getpid()
         self._old: dict[int, Any] = {}
+        self._pipe: tuple[int, int] | None = None  # one byte for each signal, however many come during one call into C
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number, handler in ((signal.SIGINT, self._on_ctrl_c), (signal.SIGTERM, self._on_sigterm)):
                 self._old[number] = signal.getsignal(number)
                 signal.signal(number, handler)
+            self._pipe = os.pipe()
+            for end in self._pipe:
+                os.set_blocking(end, False)
+            signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         for number, handler in self._old.items():
             signal.signal(number, handler)
+        if self._pipe is not None:
+            signal.set_wakeup_fd(-1)
+            for end in self._pipe:
+                os.close(end)
 
     def _on_ctrl_c(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid or self.code is not None:
             return  # a worker that has just been forked, or a run that is ending
         now, before = time.monotonic(), self._last
         self._last = now
-        if not self._began or not self.stages_left or self._asked is not None or now - before < SECONDS_TO_QUIT:
+        again = self._asked is not None or now - before < SECONDS_TO_QUIT or self._arrived() > 1
+        if again or not self._began or not self.stages_left:
             self._quit(CTRL_C)
         self._asked = now
         if self._module is not None:
@@ -70,6 +81,12 @@ class Interrupts(Callback):
         rank_zero_only(_say)(
             "Ctrl-C: this stage ends after an evaluation, and the run goes on from the best so far; again to quit now"
         )
+
+    def _arrived(self) -> int:
+        """How many Ctrl-C have come since this was last asked."""
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self._pipe[0], 1024).count(signal.SIGINT) if self._pipe else 1
+        return 1
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:

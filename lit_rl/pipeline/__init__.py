@@ -21,6 +21,7 @@ from lit_rl.lit_policy import LitPolicy
 from lit_rl.loggers.curve import draw_curve
 from lit_rl.loggers.make import check_logger
 from lit_rl.loggers.params import write_params
+from lit_rl.loggers.records import truncate_to
 from lit_rl.loggers.summary import summary_json, summary_table
 from lit_rl.pipeline.folder import make_folder
 from lit_rl.pipeline.ranks import Ranks
@@ -120,6 +121,7 @@ def _go_on(folder: Path, first: LitPolicy, second: LitPolicy | None) -> Resume |
     resume = find_resume(folder)
     if resume is None:
         rank_zero_only(print)(f"{folder} has no checkpoint yet: starting from the beginning", flush=True)
+        rank_zero_only(truncate_to)(folder, 0)
         return None
     policy = first if resume.stage == 1 or second is None else second
     check_same(policy, resume)
