@@ -205,18 +205,12 @@ def check_lengths(trainer: Mapping[str, Any], length: StageLength, test_episodes
             raise out_of_range(f"limit_{kind}_batches", f"there are {whole} {what}; give 0 or at least {1 / whole:.3g}")
     limit = trainer.get("limit_train_batches")
     iterations = iterations if limit is None else _share(limit, iterations)
-    if (
-        isinstance(interval, int | float)
-        and not isinstance(interval, bool)
-        and iterations
-        and not trainer.get("fast_dev_run")
-    ):
-        count = interval if isinstance(interval, int) else int(interval * iterations)
-        if count < 1 or (count > iterations and every is not None):
+    counts = isinstance(interval, int) and not isinstance(interval, bool)  # of any share Lightning makes at least 1
+    if interval is not None and counts and iterations and not trainer.get("fast_dev_run"):
+        if interval < 1 or (interval > iterations and every is not None):
             raise out_of_range(
                 "val_check_interval",
-                f"an epoch has {iterations} iterations; give 1 to {iterations}, or a share of them; for more, "
-                "--check_val_every_n_epoch N or null",
+                f"an epoch has {iterations} iterations; give 1 to {iterations}; for more, --check_val_every_n_epoch N or null",
             )
 
 
