@@ -359,7 +359,9 @@ def test_best_weights_that_a_checkpoint_names_are_there_at_any_moment(tmp_path: 
             for path in (tmp_path / "last.ckpt", tmp_path / "previous.ckpt"):
                 if path.exists():
                     states = load(path)["callbacks"]
-                    (best,) = [state["best_model_path"] for key, state in states.items() if key == BestCheckpoint.state_key]
+                    (best,) = [
+                        state["best_model_path"] for key, state in states.items() if key == BestCheckpoint.state_key
+                    ]
                     assert not best or (tmp_path / best).exists()
                     named.add(best)
 
