@@ -143,6 +143,7 @@ def test_close_does_not_wait_for_a_step_that_was_interrupted():
 
 def test_workers_do_not_inherit_the_runs_signal_handlers():
     before = signal.signal(signal.SIGTERM, lambda *_: None)  # as Lightning has one while it fits
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell started in the background
     try:
         envs = make_vector_env(tiny_envs.Counting, {}, 1, "async", autoreset="same_step")
     finally:
@@ -181,6 +182,7 @@ class Mine(gym.Env):
         return np.zeros(1, np.float32), 1.0, False, False, {}
 
 signal.signal(signal.SIGTERM, lambda *_: None)  # as Lightning has one while it fits
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell started in the background
 envs = make_vector_env(Mine, {}, 2, "async", autoreset="same_step")
 envs.reset(seed=0)
 print(*[process.pid for process in envs.processes], flush=True)
