@@ -358,10 +358,7 @@ def test_best_weights_that_a_checkpoint_names_are_there_at_any_moment(tmp_path: 
         def on_train_batch_start(self, *_: Any) -> None:
             for path in (tmp_path / "last.ckpt", tmp_path / "previous.ckpt"):
                 if path.exists():
-                    states = load(path)["callbacks"]
-                    (best,) = [
-                        state["best_model_path"] for key, state in states.items() if key == BestCheckpoint.state_key
-                    ]
+                    best = load(path)["callbacks"][BestCheckpoint.state_key]["best_model_path"]
                     assert not best or (tmp_path / best).exists()
                     named.add(best)
 
