@@ -15,7 +15,7 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from lit_rl import __version__
-from lit_rl.algorithms import algorithm_name, find_algorithm
+from lit_rl.algorithms import algorithm_name, make_algorithm
 from lit_rl.algorithms.base import Algorithm, Progress, Updated
 from lit_rl.callbacks.stop import end_fit
 from lit_rl.checkpoint import load, rng_state, set_rng_state
@@ -62,16 +62,11 @@ class LitPolicy(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        algorithm = find_algorithm(algo) if isinstance(algo, str) else algo
         if spaces is None:
             raise UsageError("LitPolicy needs the environment's spaces: LitPolicy(algo, datamodule.spaces)")
         if isinstance(spaces, dict):
             spaces = Spaces.from_plain(spaces)
-        try:
-            settings = algorithm.Config(**config)
-        except TypeError as error:
-            raise UsageError(f"{algorithm.__name__}: {error}") from None
-        self.algorithm = algorithm(spaces, settings)  # type: ignore[call-arg]
+        self.algorithm = make_algorithm(algo, spaces, config)
         self.stage, self.prefix = stage, PREFIXES[stage]
         self.average: Policy | None = None
         self._averaging: Follower[Policy] | None = None
@@ -90,7 +85,8 @@ class LitPolicy(pl.LightningModule):
         self._metrics: list[dict[str, Tensor]] = []
         self._finished: list[Episode] = []
         self._rng: dict[str, Any] | None = None  # of a checkpoint, until training begins
-        about: dict[str, Any] = {"version": __version__, "algo": algorithm_name(algorithm), "config": asdict(settings)}
+        about: dict[str, Any] = {"version": __version__, "algo": algorithm_name(type(self.algorithm))}
+        about["config"] = asdict(self.algorithm.config)
         about |= {"spaces": spaces.to_plain(), "stage": stage, "average_weights": average_weights}
         self.save_hyperparameters({"lit_rl": about}, logger=False)
 

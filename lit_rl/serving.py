@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lit_rl.algorithms import find_algorithm
+from lit_rl.algorithms import make_algorithm
 from lit_rl.checkpoint import load
 from lit_rl.envs.spaces import Spaces, cast_observation
 from lit_rl.errors import UsageError
@@ -73,8 +73,7 @@ def load_policy(path: str | Path) -> LoadedPolicy:
     checkpoint = load(path)
     about: dict[str, Any] = checkpoint["hyper_parameters"]["lit_rl"]
     spaces = Spaces.from_plain(about["spaces"])
-    algorithm = find_algorithm(about["algo"])
-    policy: Policy = algorithm(spaces, algorithm.Config(**about["config"])).policy  # type: ignore[call-arg]
+    policy = make_algorithm(about["algo"], spaces, about["config"]).policy
     weights = checkpoint["state_dict"]
     prefix = "average." if any(name.startswith("average.") for name in weights) else "algorithm.policy."
     own = {name.removeprefix(prefix): x for name, x in weights.items() if name.startswith(prefix)}

@@ -591,8 +591,9 @@ def test_bad_numbers_in_an_evaluation_stop_the_run():
 
 def test_bad_settings_are_one_clear_line():
     data = make_data()
-    with pytest.raises(UsageError, match="DQN.*'gama'"):
-        LitPolicy("DQN", data.spaces, gama=0.9)
+    for name, near in (("gama", "gamma"), ("learning_rate", "lr, learning_starts"), ("qqq", "gamma, lr, adam_eps")):
+        with pytest.raises(UsageError, match=f"^DQN has no setting {name}; nearest: {near}"):
+            LitPolicy("DQN", data.spaces, **{name: 0.9})
     with pytest.raises(UsageError, match="--gamma 1.5 is out of range"):
         LitPolicy("DQN", data.spaces, gamma=1.5)
     with pytest.raises(UsageError, match="needs the environment's spaces"):
