@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces as gs
 from torch import Tensor, nn
 
+from lit_rl.envs.masks import MASK
 from lit_rl.envs.spaces import Spaces
 from lit_rl.functional.tree import Tree
 
@@ -70,7 +71,7 @@ class Policy(nn.Module):
 
 def action_mask(obs: Tree) -> Tensor | None:
     """The mask (B, A) of allowed actions that an observation carries, as bool, or None."""
-    if isinstance(obs, dict) and "action_mask" in obs:
-        mask: Tensor = obs["action_mask"]
+    if isinstance(obs, dict) and MASK in obs:
+        mask: Tensor = obs[MASK]
         return mask.bool()
     return None
