@@ -24,6 +24,14 @@ class Acted(NamedTuple):
     state: Tree  # what the policy carries through an episode; None where it carries nothing
 
 
+class Evaluated(NamedTuple):
+    """What a policy of the moment says of B actions and of the observations they were taken in."""
+
+    log_prob: Tensor  # (B,)
+    entropy: Tensor  # (B,) of the whole distribution, in nats
+    value: Tensor  # (B,)
+
+
 class Policy(nn.Module):
     """Maps batched observations to actions; all its randomness comes in as ``noise``.
 
@@ -47,6 +55,14 @@ class Policy(nn.Module):
 
     def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
         """Exploration noise (steps, envs, K) for vector steps of ``vector_step`` env steps each that follow ``env_steps``."""
+        raise NotImplementedError
+
+    def evaluate(self, obs: Tree, action: Tensor) -> Evaluated:
+        """What the policy says of B actions once they are taken; only rollouts ask for it."""
+        raise NotImplementedError
+
+    def value(self, obs: Tree) -> Tensor:
+        """Values (B,) of B observations; only rollouts ask for them."""
         raise NotImplementedError
 
     def host_act(self) -> HostAct | None:
