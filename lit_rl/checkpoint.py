@@ -20,6 +20,7 @@ from typing import IO, Any, BinaryIO, cast
 import numpy as np
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
+from torch import Tensor
 
 from lit_rl.errors import UsageError
 
@@ -89,6 +90,19 @@ def find_last(folder: str | Path) -> tuple[Path, dict[str, Any], list[str]] | No
                 problems.append(str(error))
     if problems:
         raise UsageError("; ".join(problems))
+    return None
+
+
+def misfit(saved: dict[str, Tensor], own: dict[str, Tensor], there: str, here: str) -> str | None:
+    """The first weight that is not alike on both sides, with both shapes; None where all are.
+
+    ``there`` and ``here`` are what the message calls the two sides: "in the checkpoint", "in this network".
+    """
+    for name in own | saved:
+        shapes = [tuple(weights[name].shape) if name in weights else None for weights in (saved, own)]
+        if shapes[0] != shapes[1]:
+            first, second = ("is missing" if shape is None else f"is {shape}" for shape in shapes)
+            return f"{name} {first} {there} and {second} {here}"
     return None
 
 

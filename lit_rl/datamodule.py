@@ -17,6 +17,7 @@ from lit_rl.data.experience import Experience, Source
 from lit_rl.data.plans import Plan
 from lit_rl.data.transitions import Episode
 from lit_rl.envs.config import EnvConfig
+from lit_rl.envs.make import name_of
 from lit_rl.envs.seeds import env_seed
 from lit_rl.envs.spaces import Spaces
 from lit_rl.envs.vector import make_vector_env, probe
@@ -58,8 +59,8 @@ class ExperienceDataModule(pl.LightningDataModule):
         exact_resume: bool = False,
     ) -> None:
         super().__init__()
-        name = env if isinstance(env, str) else "a function"
-        EnvConfig(name, env_config or {}, num_envs, vector_env)  # the border where numbers are checked
+        # the border where settings are checked; a function is as welcome as the id that the flag is typed as
+        EnvConfig(env, env_config or {}, num_envs, vector_env)  # type: ignore[arg-type]
         DataConfig(step_per_epoch)
         EvalConfig(episode_per_test, num_test_envs, test_episodes)
         self.env, self.env_config = env, env_config or {}
@@ -107,7 +108,10 @@ class ExperienceDataModule(pl.LightningDataModule):
                 that leaves a rank too little.
         """
         if algorithm.spaces != self.spaces:
-            raise UsageError(f"the policy was built for other spaces than those of {self.env}")
+            raise UsageError(
+                f"the policy was built for other spaces than those of {name_of(self.env)}; make it with these: "
+                "LitPolicy(algo, datamodule.spaces)"
+            )
         for name in ("episode_per_test", "test_episodes"):
             if getattr(self, name) < ranks:
                 raise UsageError(f"--{name} {getattr(self, name)} leaves some of the {ranks} ranks nothing to play")

@@ -15,10 +15,10 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from lit_rl import __version__
-from lit_rl.algorithms import algorithm_name, find_algorithm
+from lit_rl.algorithms import algorithm_name, make_algorithm
 from lit_rl.algorithms.base import Algorithm, Progress, Updated
 from lit_rl.callbacks.stop import end_fit
-from lit_rl.checkpoint import load, rng_state, set_rng_state
+from lit_rl.checkpoint import load, misfit, rng_state, set_rng_state
 from lit_rl.data.evaluation import EpisodeStatistics
 from lit_rl.data.experience import Experience
 from lit_rl.data.transitions import Episode
@@ -62,16 +62,11 @@ class LitPolicy(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        algorithm = find_algorithm(algo) if isinstance(algo, str) else algo
         if spaces is None:
             raise UsageError("LitPolicy needs the environment's spaces: LitPolicy(algo, datamodule.spaces)")
         if isinstance(spaces, dict):
             spaces = Spaces.from_plain(spaces)
-        try:
-            settings = algorithm.Config(**config)
-        except TypeError as error:
-            raise UsageError(f"{algorithm.__name__}: {error}") from None
-        self.algorithm = algorithm(spaces, settings)  # type: ignore[call-arg]
+        self.algorithm = make_algorithm(algo, spaces, config)
         self.stage, self.prefix = stage, PREFIXES[stage]
         self.average: Policy | None = None
         self._averaging: Follower[Policy] | None = None
@@ -90,7 +85,8 @@ class LitPolicy(pl.LightningModule):
         self._metrics: list[dict[str, Tensor]] = []
         self._finished: list[Episode] = []
         self._rng: dict[str, Any] | None = None  # of a checkpoint, until training begins
-        about: dict[str, Any] = {"version": __version__, "algo": algorithm_name(algorithm), "config": asdict(settings)}
+        about: dict[str, Any] = {"version": __version__, "algo": algorithm_name(type(self.algorithm))}
+        about["config"] = asdict(self.algorithm.config)
         about |= {"spaces": spaces.to_plain(), "stage": stage, "average_weights": average_weights}
         self.save_hyperparameters({"lit_rl": about}, logger=False)
 
@@ -320,15 +316,8 @@ class LitPolicy(pl.LightningModule):
             name: state[_raw_name(name)] for name in wanted if name.startswith("average.") and _raw_name(name) in state
         }
         state = raw | state
-        problems = [
-            name
-            for name in wanted | state
-            if name not in wanted or name not in state or state[name].shape != wanted[name].shape
-        ]
-        if problems:
-            raise UsageError(
-                f"the checkpoint does not fit this network: {problems[0]} is missing, has another shape or no place"
-            )
+        if problem := misfit(state, wanted, "in the checkpoint", "in this network"):
+            raise UsageError(f"the checkpoint does not fit: {problem}")
         self.load_state_dict(state)
 
     def check_start(self, policy: Policy) -> None:
@@ -337,14 +326,8 @@ class LitPolicy(pl.LightningModule):
         Raises:
             UsageError: the networks differ.
         """
-        mine, theirs = ({k: tuple(x.shape) for k, x in p.state_dict().items()} for p in (self.policy, policy))
-        name = next((n for n in mine | theirs if mine.get(n) != theirs.get(n)), None)
-        if name is not None:
-            shapes = [f"is {x[name]}" if name in x else "is missing" for x in (theirs, mine)]
-            raise UsageError(
-                f"the policies of the two stages do not match: {name} {shapes[0]} in the first and {shapes[1]} in the "
-                "second; keep the networks' settings"
-            )
+        if problem := misfit(policy.state_dict(), self.policy.state_dict(), "in the first", "in the second"):
+            raise UsageError(f"the policies of the two stages do not match: {problem}; keep the networks' settings")
 
     def start_from(self, policy: Policy) -> None:
         """Begin with another policy's weights (its networks must match), targets and average included.

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from lit_rl.algorithms import find_algorithm
-from lit_rl.checkpoint import load
+from lit_rl.algorithms import make_algorithm
+from lit_rl.checkpoint import load, misfit
 from lit_rl.envs.spaces import Spaces, cast_observation
 from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
@@ -24,7 +24,6 @@ class LoadedPolicy:
     def __init__(self, policy: Policy, spaces: Spaces, algo: str, seed: int = 0) -> None:
         self.policy, self.spaces, self.algo = policy.eval(), spaces, algo
         self._generator = torch.Generator().manual_seed(seed)
-        self._state: Tree = None
 
     @torch.no_grad()
     def act(self, obs: Tree, explore: bool = False) -> np.ndarray:
@@ -73,15 +72,11 @@ def load_policy(path: str | Path) -> LoadedPolicy:
     checkpoint = load(path)
     about: dict[str, Any] = checkpoint["hyper_parameters"]["lit_rl"]
     spaces = Spaces.from_plain(about["spaces"])
-    algorithm = find_algorithm(about["algo"])
-    policy: Policy = algorithm(spaces, algorithm.Config(**about["config"])).policy  # type: ignore[call-arg]
+    policy = make_algorithm(about["algo"], spaces, about["config"]).policy
     weights = checkpoint["state_dict"]
     prefix = "average." if any(name.startswith("average.") for name in weights) else "algorithm.policy."
     own = {name.removeprefix(prefix): x for name, x in weights.items() if name.startswith(prefix)}
-    try:
-        policy.load_state_dict(own)
-    except RuntimeError as error:
-        raise UsageError(
-            f"{path} does not fit the network it describes: {str(error).splitlines()[-1].strip()}"
-        ) from None
+    if problem := misfit(own, policy.state_dict(), "in the file", "in the network"):
+        raise UsageError(f"{path} does not fit the network it describes: {problem}")
+    policy.load_state_dict(own)
     return LoadedPolicy(policy, spaces, about["algo"])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from lit_rl.errors import UsageError
 
 if TYPE_CHECKING:
     from lit_rl.algorithms.base import Algorithm
+    from lit_rl.envs.spaces import Spaces
 
 MODULES = {
     "DQN": "dqn",
@@ -55,3 +58,26 @@ def algorithm_name(algorithm: type[Algorithm]) -> str:
     if known and algorithm.__module__ == f"lit_rl.algorithms.{known}":
         return algorithm.__name__
     return f"{algorithm.__module__}:{algorithm.__qualname__}"
+
+
+def make_algorithm(algorithm: str | type[Algorithm], spaces: Spaces, settings: Mapping[str, Any]) -> Algorithm:
+    """The algorithm, by class or by what :func:`find_algorithm` takes, for these spaces; the other settings are defaults.
+
+    Raises:
+        UsageError: an unknown algorithm or setting, a value out of range, or spaces that it cannot handle.
+    """
+    if isinstance(algorithm, str):
+        algorithm = find_algorithm(algorithm)
+    known = [field.name for field in fields(algorithm.Config) if field.init]
+    for name in settings:
+        if name not in known:
+            raise UsageError(f"{algorithm.__name__} has no setting {name}; nearest: {', '.join(_nearest(name, known))}")
+    make: Callable[..., Algorithm] = algorithm  # the contract of Algorithm, whose own __init__ takes a policy too
+    return make(spaces, algorithm.Config(**settings))
+
+
+def _nearest(name: str, known: list[str]) -> list[str]:
+    """The known names that look like this one or abbreviate it; all of them where none does."""
+    initials = "".join(word[0] for word in name.split("_") if word)
+    near = [initials] if initials in known else []
+    return [*near, *difflib.get_close_matches(name, known)] or known

@@ -91,6 +91,12 @@ class Algorithm(nn.Module):
     """Owns a policy, what learning it needs (targets, critics), and the maths of its update.
 
     It knows no Lightning and no environment. Weights change in place and are never replaced.
+
+    A subclass is made as ``cls(spaces, config)``, ``config`` being an instance of its ``Config``; its ``__init__`` builds
+    the policy and hands all three to this one.
+
+    Raises:
+        UsageError: spaces that it cannot handle.
     """
 
     Config: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig

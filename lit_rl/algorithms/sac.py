@@ -20,7 +20,7 @@ from lit_rl.algorithms.replay import ReplayConfig
 from lit_rl.data.config import at_least
 from lit_rl.data.plans import ReplayPlan
 from lit_rl.data.transitions import Transitions
-from lit_rl.envs.spaces import Spaces
+from lit_rl.envs.spaces import Spaces, describe
 from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import Schedule
 from lit_rl.functional.tree import Tree
@@ -67,6 +67,8 @@ class SAC(Algorithm):
     policy: SoftPolicy
 
     def __init__(self, spaces: Spaces, config: SACConfig) -> None:
+        if not isinstance(spaces.action, gs.Discrete | gs.Box):
+            raise UsageError(f"SAC needs a Box or Discrete action space, not {describe(spaces.action)}")
         kind = SoftCategorical if isinstance(spaces.action, gs.Discrete) else SquashedGaussian
         policy = kind(spaces, config.hidden_sizes, config.activation, config.critics, config.alpha)
         policy.log_alpha.requires_grad_(config.learn_alpha)

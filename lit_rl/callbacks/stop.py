@@ -19,16 +19,14 @@ def end_fit(trainer: pl.Trainer) -> None:
 
 
 class StopAtReturn(Callback):
-    """Ends the fit after the evaluation in which ``monitor`` reaches ``value``, from above if the mode is "min".
+    """Ends the fit after the evaluation in which ``monitor`` reaches ``value``.
 
     ``reached`` says whether it did; it is saved, so that a stage that has ended this way stays ended when resumed,
     unless it is resumed with a value that was not reached. Raises UsageError when the metric is not there.
     """
 
-    def __init__(self, monitor: str, value: float, mode: str = "max") -> None:
-        if mode not in ("max", "min"):
-            raise UsageError(f"the mode of {monitor} is {mode!r}: use max or min")
-        self.monitor, self.value, self.mode = monitor, value, mode
+    def __init__(self, monitor: str, value: float) -> None:
+        self.monitor, self.value = monitor, value
         self.score: float | None = None  # the score that ended the fit
 
     @property
@@ -37,7 +35,7 @@ class StopAtReturn(Callback):
 
     def met(self, score: float) -> bool:
         """Whether a score of ``monitor`` meets the value; NaN never does."""
-        return score >= self.value if self.mode == "max" else score <= self.value
+        return score >= self.value
 
     def state_dict(self) -> dict[str, Any]:
         return {"score": self.score}

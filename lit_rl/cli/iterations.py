@@ -6,12 +6,12 @@ import math
 
 from lit_rl.cli.stages import StagePlan
 from lit_rl.cli.trainer_flags import world_size
-from lit_rl.data.plans import fit_iteration, fit_rollout
+from lit_rl.data.plans import fit_iteration, fit_population, fit_rollout, members_at_once
 from lit_rl.errors import UsageError
 
 
 def fit_iterations(plan: StagePlan, num_envs: int, notes: list[str]) -> None:
-    """Give the stage an iteration that divides an epoch, and a ``collect_per_step`` or rollouts that divide the iteration.
+    """Give the stage an iteration that divides an epoch, and what divides the iteration: steps, rollouts or members.
 
     Numbers that were typed stay as they are; the others become the largest that fit, which ``notes`` then say.
 
@@ -27,6 +27,9 @@ def fit_iterations(plan: StagePlan, num_envs: int, notes: list[str]) -> None:
     vector = num_envs * world_size(values)
     if "rollout_length" in values:
         _fit_rollouts(plan, vector, notes)
+        return
+    if "members" in values:
+        _fit_members(plan, vector, notes)
         return
     typed, collect_typed = "steps_per_iteration" in plan.typed, "collect_per_step" in plan.typed
     if collect_typed and not typed and epoch % collect:
@@ -65,6 +68,38 @@ def _fit_rollouts(plan: StagePlan, vector: int, notes: list[str]) -> None:
     if fitted != length:
         notes.append(f"rollout_length is {fitted} instead of {length}: each env makes {epoch // vector} steps an epoch")
     values["rollout_length"], values["steps_per_iteration"] = fitted, iteration
+
+
+def _fit_members(plan: StagePlan, vector: int, notes: list[str]) -> None:
+    """Members that share out an iteration evenly, in pairs in each env, and an epoch of whole iterations."""
+    values = plan.values
+    epoch, wanted, members = values["step_per_epoch"], values["steps_per_iteration"], values["members"]
+    if members < 2:
+        return  # out of range, as the dataclasses will say
+    pairs = members_at_once(vector)
+    typed, members_typed = "steps_per_iteration" in plan.typed, "members" in plan.typed
+    if members_typed:
+        fitted, _ = fit_population(members, max(wanted, members), epoch, vector)
+        if fitted != members:
+            whole = f"step_per_epoch {epoch}, and be a multiple of {pairs}, a pair in each of {vector} envs"
+            raise _no_divisor(plan, "members", whole, _divisors(epoch, pairs))
+        iteration = fit_iteration(wanted, epoch, members)
+    elif typed and (epoch % wanted or wanted % pairs):
+        whole = f"step_per_epoch {epoch}, and be a multiple of {pairs}, for pairs of members in each of {vector} envs"
+        raise _no_divisor(plan, "steps_per_iteration", whole, _divisors(epoch, pairs))
+    else:
+        fitted, iteration = fit_population(members, wanted, wanted if typed else epoch, vector)
+    if typed and iteration != wanted:
+        whole = f"step_per_epoch {epoch}, and be a multiple of the {members} members"
+        raise _no_divisor(plan, "steps_per_iteration", whole, _divisors(epoch, members))
+    changed = []
+    if fitted != members:
+        changed.append(f"members is {fitted} instead of {members}")
+    if iteration != wanted:
+        changed.append(f"steps_per_iteration is {iteration} instead of {wanted}")
+    if changed:
+        notes.append(f"{' and '.join(changed)}: pairs in each of {vector} envs share out an epoch of {epoch} env steps")
+    values["members"], values["steps_per_iteration"] = fitted, iteration
 
 
 def _divisors(number: int, step: int = 1) -> list[int]:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import jsonargparse
 import pytorch_lightning as pl
 
-from lit_rl.algorithms import algorithm_name
+from lit_rl.algorithms import MODULES, algorithm_name
 from lit_rl.algorithms.base import Algorithm
 from lit_rl.cli.trainer_flags import NOT_SET, PASSED, TRAINER_FLAGS
 from lit_rl.data.config import DataConfig, EvalConfig
@@ -131,6 +131,8 @@ class FlagParser:
             flag = TRAINER_FLAGS.get(name, PASSED)
             default = default if flag.default is NOT_SET else flag.default
             text = {"ours": flag.note, "refused": f"Not supported: {flag.note}."}.get(flag.how, _plain_text(text))
+        if name == "algo":
+            text = text.replace("a name,", f"{', '.join(MODULES)},")
         kind = describe(self.hints[name])
         kind = "" if self.hints[name] is bool or len(kind) > 80 else f"{kind}; "
         return f"{text} ({kind}default {_shown(default)})"

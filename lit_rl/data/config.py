@@ -10,8 +10,10 @@ from lit_rl.errors import UsageError
 
 
 def at_least(name: str, value: float, low: float) -> None:
-    """Refuse a number below ``low`` (or NaN) by name."""
-    if not value >= low or math.isinf(value):
+    """Refuse a number below ``low``, infinity and NaN by name."""
+    if value == math.inf:
+        raise UsageError(f"--{name} {value} is out of range: it must be a finite number")
+    if not value >= low:
         raise UsageError(f"--{name} {value} is out of range: it must be at least {low:g}")
 
 

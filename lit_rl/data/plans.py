@@ -128,22 +128,7 @@ class PopulationPlan:
     noise_stdev: float
 
     def fit(self, step_per_epoch: int, vector_step: int) -> PopulationPlan:
-        """The plan with the most members and then the largest iteration that fit; every env plays whole members.
-
-        Raises:
-            UsageError: an epoch is too short or too odd for a pair of members in each env.
-        """
-        wave = 2 * vector_step  # a pair of members in each env: pairs never part over ranks
-        limit = max(wave, min(self.members, self.steps_per_iteration, step_per_epoch))
-        fitting = [n for n in range(wave, limit + 1, wave) if step_per_epoch % n == 0]
-        if not fitting:
-            near = max(1, round(step_per_epoch / wave)) * wave
-            raise UsageError(
-                f"step_per_epoch {step_per_epoch} cannot be shared out among pairs of policies in each of {vector_step} "
-                f"envs; use --step_per_epoch {near}"
-            )
-        members = max(fitting)
-        iteration = fit_iteration(self.steps_per_iteration, step_per_epoch, members)
+        members, iteration = fit_population(self.members, self.steps_per_iteration, step_per_epoch, vector_step)
         return dataclasses.replace(self, steps_per_iteration=iteration, members=members)
 
     def make_source(self, collector: Collector, seed: int, world_size: int) -> Source:
@@ -163,3 +148,26 @@ def fit_rollout(
     longest = max(1, min(rollout_length, step_per_epoch // vector_step))
     rollout = fit_iteration(longest * vector_step, step_per_epoch, vector_step)
     return rollout // vector_step, fit_iteration(steps_per_iteration, step_per_epoch, rollout)
+
+
+def fit_population(members: int, steps_per_iteration: int, step_per_epoch: int, vector_step: int) -> tuple[int, int]:
+    """The most members that divide an epoch, and then the largest iteration that they divide; every env plays whole ones.
+
+    Raises:
+        UsageError: an epoch is too short or too odd for a pair of members in each env.
+    """
+    wave = members_at_once(vector_step)
+    limit = max(wave, min(members, steps_per_iteration, step_per_epoch))
+    fitting = [n for n in range(wave, limit + 1, wave) if step_per_epoch % n == 0]
+    if not fitting:
+        near = max(1, round(step_per_epoch / wave)) * wave
+        raise UsageError(
+            f"step_per_epoch {step_per_epoch} cannot be shared out among pairs of policies in each of {vector_step} "
+            f"envs; use --step_per_epoch {near}"
+        )
+    return max(fitting), fit_iteration(steps_per_iteration, step_per_epoch, max(fitting))
+
+
+def members_at_once(vector_step: int) -> int:
+    """A pair of members in each env: the pairs of mirror images never part over ranks."""
+    return 2 * vector_step

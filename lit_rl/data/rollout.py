@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,24 +14,9 @@ from lit_rl.data.experience import Source
 from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.transitions import RolloutBatch, Steps
 from lit_rl.functional.returns import gae
-from lit_rl.functional.tree import Tree, tree_map
+from lit_rl.functional.tree import tree_map
 from lit_rl.networks.normalize import RunningNorm
 from lit_rl.policies.base import Policy
-
-
-class Evaluated(Protocol):
-    """What a policy says of actions and of the observations they were taken in."""
-
-    log_prob: Tensor
-    value: Tensor
-
-
-class ValuingPolicy(Protocol):
-    """What a rollout needs of a policy once it has acted."""
-
-    def evaluate(self, obs: Tree, action: Tensor) -> Evaluated: ...
-
-    def value(self, obs: Tree) -> Tensor: ...
 
 
 class RolloutSource:
@@ -115,7 +100,6 @@ def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: flo
 
     A truncated episode bootstraps from its own final observation. ``last`` is true. Tensors may share the block's memory.
     """
-    critic = cast(ValuingPolicy, policy)
     device = next(policy.parameters()).device
     length, envs = steps.reward.shape
 
@@ -124,7 +108,7 @@ def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: flo
 
     obs = tree_map(lambda x: rows(x[:length]), steps.obs)
     action = rows(steps.action)
-    evaluated = critic.evaluate(obs, action)
+    evaluated = policy.evaluate(obs, action)
     t, n = steps.final_index.T
     cut = steps.truncated[t, n] & ~steps.terminated[t, n]  # the others bootstrap from nothing
     after = tree_map(
@@ -132,7 +116,7 @@ def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: flo
         steps.obs,
         steps.final_obs,
     )
-    after_value = critic.value(after).float().cpu()
+    after_value = policy.value(after).float().cpu()
     log_prob, value = evaluated.log_prob.float(), evaluated.value.float()
     value_TN = value.cpu().reshape(length, envs)
     next_value_TN = torch.cat([value_TN[1:], after_value[None, :envs]])

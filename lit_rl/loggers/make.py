@@ -18,7 +18,7 @@ def check_logger(kind: str) -> None:
     if kind not in get_args(LoggerKind):
         raise UsageError(f"--logger {kind} is unknown: use {', '.join(get_args(LoggerKind))}")
     if kind in ("wandb", "mlflow") and importlib.util.find_spec(kind) is None:
-        raise UsageError(f"--logger {kind} needs the package {kind}: pip install 'lit_rl[{kind}]'")
+        raise UsageError(f"--logger {kind} needs the package {kind}: install it with: pip install -e '.[{kind}]'")
 
 
 def make_logger(

@@ -12,6 +12,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from lit_rl.envs.masks import MASK
 from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree
 from lit_rl.networks.cnn import NatureCNN, sides
@@ -101,7 +102,7 @@ class OneHot(nn.Module):
 def _leaves(space: gym.Space[Any], path: Path = ()) -> Iterator[tuple[Path, gym.Space[Any]]]:
     if isinstance(space, spaces.Dict):
         for key, part in space.spaces.items():
-            if (*path, key) != ("action_mask",):
+            if (*path, key) != (MASK,):
                 yield from _leaves(part, (*path, key))
     elif isinstance(space, spaces.Tuple):
         for i, part in enumerate(space.spaces):

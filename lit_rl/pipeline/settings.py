@@ -17,7 +17,7 @@ class RunConfig:
     """run"""
 
     algo: str = "DQN"
-    """Algorithm: a name (lit-rl list shows them) or your own as module:Class. Alias: --run."""
+    """Algorithm: a name, or your own as module:Class. Alias: --run."""
     seed: int = 0
     """Seed of everything: weights, environments, exploration, sampling."""
     experiment_name: str | None = None

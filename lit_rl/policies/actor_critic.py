@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,17 +17,9 @@ from lit_rl.networks.host import host_forward
 from lit_rl.networks.init import orthogonal_
 from lit_rl.networks.normalize import ObservationNorm
 from lit_rl.networks.torso import Torso
-from lit_rl.policies.base import Acted, HostAct, Policy
+from lit_rl.policies.base import Acted, Evaluated, HostAct, Policy
 from lit_rl.policies.categorical import Categorical
 from lit_rl.policies.gaussian import Gaussian
-
-
-class Evaluated(NamedTuple):
-    """What a policy of the moment says of B actions and of the observations they were taken in."""
-
-    log_prob: Tensor  # (B,)
-    entropy: Tensor  # (B,) of the whole distribution, in nats
-    value: Tensor  # (B,)
 
 
 class StochasticActor(nn.Module):

@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces as gs
 from torch import Tensor, nn
 
+from lit_rl.envs.masks import MASK
 from lit_rl.envs.spaces import Spaces
 from lit_rl.functional.tree import Tree
 
@@ -21,6 +22,14 @@ class Acted(NamedTuple):
 
     action: Tensor  # (B, ...) in the policy's own units: indices from 0, or unscaled floats
     state: Tree  # what the policy carries through an episode; None where it carries nothing
+
+
+class Evaluated(NamedTuple):
+    """What a policy of the moment says of B actions and of the observations they were taken in."""
+
+    log_prob: Tensor  # (B,)
+    entropy: Tensor  # (B,) of the whole distribution, in nats
+    value: Tensor  # (B,)
 
 
 class Policy(nn.Module):
@@ -48,6 +57,14 @@ class Policy(nn.Module):
         """Exploration noise (steps, envs, K) for vector steps of ``vector_step`` env steps each that follow ``env_steps``."""
         raise NotImplementedError
 
+    def evaluate(self, obs: Tree, action: Tensor) -> Evaluated:
+        """What the policy says of B actions once they are taken; only rollouts ask for it."""
+        raise NotImplementedError
+
+    def value(self, obs: Tree) -> Tensor:
+        """Values (B,) of B observations; only rollouts ask for them."""
+        raise NotImplementedError
+
     def host_act(self) -> HostAct | None:
         """:meth:`act` as a numpy function (obs, noise or None) → action on the live weights; None where there is none."""
         return None
@@ -70,7 +87,7 @@ class Policy(nn.Module):
 
 def action_mask(obs: Tree) -> Tensor | None:
     """The mask (B, A) of allowed actions that an observation carries, as bool, or None."""
-    if isinstance(obs, dict) and "action_mask" in obs:
-        mask: Tensor = obs["action_mask"]
+    if isinstance(obs, dict) and MASK in obs:
+        mask: Tensor = obs[MASK]
         return mask.bool()
     return None

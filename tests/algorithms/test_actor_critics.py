@@ -250,3 +250,9 @@ def test_a_setting_out_of_range_is_one_line_that_names_it(config, settings):
     with pytest.raises(UsageError, match=name) as caught:
         config(**settings)
     assert "\n" not in str(caught.value)
+
+
+def test_sac_names_the_actions_it_needs():
+    spaces = Spaces(BOX.observation, gym.spaces.MultiDiscrete([2, 3]))
+    with pytest.raises(UsageError, match=r"^SAC needs a Box or Discrete action space, not MultiDiscrete\(\[2, 3\]\)$"):
+        SAC(spaces, SACConfig())

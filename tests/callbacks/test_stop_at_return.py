@@ -27,17 +27,15 @@ def test_fit_goes_on_while_the_value_is_not_reached() -> None:
     assert not stop.reached
 
 
-def test_smaller_is_better_with_mode_min() -> None:
-    stop = StopAtReturn("Eval/return", 20.0, "min")
-    fit(CountingModule(), 3, [stop])
-    assert stop.score == 20.0
-    assert not stop.met(20.1) and not stop.met(float("nan"))
+def test_a_return_that_is_no_number_meets_nothing() -> None:
+    stop = StopAtReturn("Eval/return", 20.0)
+    assert stop.met(20.0) and not stop.met(19.9) and not stop.met(float("nan"))
 
 
 def test_sanity_check_cannot_end_a_fit() -> None:
-    module = CountingModule()
-    fit(module, 2, [StopAtReturn("Eval/return", 0.0, "min")], num_sanity_val_steps=1)
-    assert module.trained_epochs == [0, 1]
+    module, stop = CountingModule(), StopAtReturn("Eval/return", 0.0)
+    fit(module, 2, [stop], num_sanity_val_steps=1)
+    assert module.trained_epochs == [0] and stop.score == 20.0, "the 0 of the sanity check reaches the value too"
 
 
 def test_reached_is_kept_in_the_checkpoint_and_asked_anew_with_a_new_value(tmp_path: Path) -> None:
@@ -53,5 +51,3 @@ def test_reached_is_kept_in_the_checkpoint_and_asked_anew_with_a_new_value(tmp_p
 def test_metric_that_is_not_logged_is_named() -> None:
     with pytest.raises(UsageError, match="Eval/reward is not logged; there are Eval/return"):
         fit(CountingModule(), 2, [StopAtReturn("Eval/reward", 1.0)])
-    with pytest.raises(UsageError, match="use max or min"):
-        StopAtReturn("Eval/return", 1.0, "best")

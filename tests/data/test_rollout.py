@@ -21,7 +21,7 @@ from torch import nn
 from lit_rl.data.plans import ReplayPlan, RolloutPlan
 from lit_rl.data.rollout import RewardScale, RolloutSource
 from lit_rl.data.transitions import RolloutBatch, Steps
-from lit_rl.policies.actor_critic import Evaluated
+from lit_rl.policies.base import Evaluated
 
 GAMMA, LAMBDA = 0.5, 0.5
 NATIVE = {"vector_env": "native", "env": "RecordedNative-v0"}

@@ -56,7 +56,7 @@ def test_false_is_no_logger_and_making_one_creates_nothing(tmp_path: Path) -> No
 def test_missing_package_is_named_with_its_extra(tmp_path: Path, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == kind else find(name, *a))
-    with pytest.raises(UsageError, match=rf"pip install 'lit_rl\[{kind}\]'"):
+    with pytest.raises(UsageError, match=rf"pip install -e '\.\[{kind}\]'"):
         make_logger(kind, tmp_path, 1)
 
 
