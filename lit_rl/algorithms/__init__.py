@@ -26,11 +26,11 @@ MODULES = {
 }
 
 
-def find_algorithm(name: str) -> type[Algorithm]:
+def find_algorithm(name: str, shown: str = "--algo") -> type[Algorithm]:
     """The algorithm of this name, or a user's own by import path (``my_pkg.algos:MyDQN``).
 
     Raises:
-        UsageError: there is none; the message lists the nearest names.
+        UsageError: there is none; the message calls the setting ``shown`` and lists the nearest names.
     """
     from lit_rl.algorithms.base import Algorithm
 
@@ -38,18 +38,28 @@ def find_algorithm(name: str) -> type[Algorithm]:
         module = importlib.import_module(f"lit_rl.algorithms.{MODULES[name.upper()]}")
         found: object = getattr(module, name.upper())
     elif ":" in name:
-        path, _, attribute = name.partition(":")
-        try:
-            found = getattr(importlib.import_module(path), attribute)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise UsageError(f"--algo {name} cannot be imported: {error}") from None
+        found = import_object(name, shown)
     else:
         near = difflib.get_close_matches(name.upper(), MODULES, 1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"--algo {name} is unknown; {hint}known: {', '.join(MODULES)}, or your own as module:Class")
+        raise UsageError(f"{shown} {name} is unknown; {hint}known: {', '.join(MODULES)}, or your own as module:Class")
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
-        raise UsageError(f"--algo {name} is no lit_rl.Algorithm")
+        raise UsageError(f"{shown} {name} is no lit_rl.Algorithm")
     return found
+
+
+def import_object(path: str, shown: str) -> object:
+    """What ``module:name`` stands for.
+
+    Raises:
+        UsageError: it cannot be imported, whatever the module raises; the message calls the setting ``shown``.
+    """
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (Exception, SystemExit) as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(f"{shown} {path} cannot be imported: {type(error).__name__}: {reason}") from error
 
 
 def algorithm_name(algorithm: type[Algorithm]) -> str:

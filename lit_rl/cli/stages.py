@@ -185,4 +185,4 @@ def given_algorithm(algo: Any, shown: str) -> type[Algorithm]:
         algo = algorithm_name(algo)
     if not isinstance(algo, str):
         raise UsageError(f"{shown} needs the name of an algorithm, or your own as module:Class")
-    return find_algorithm(algo)
+    return find_algorithm(algo, shown)

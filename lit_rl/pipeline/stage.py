@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, ProgressBar
 
+from lit_rl.algorithms import import_object
 from lit_rl.callbacks.best import START, BestCheckpoint
 from lit_rl.callbacks.interrupt import Interrupts
 from lit_rl.callbacks.last import LastCheckpoint
@@ -110,13 +110,9 @@ def find_module(path: str) -> type[LitPolicy]:
     Raises:
         UsageError: it cannot be imported, or is none.
     """
-    module, _, name = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"module {path} cannot be imported: {error}") from None
+    found = import_object(path, "--step2: module")
     if not (isinstance(found, type) and issubclass(found, LitPolicy)):
-        raise UsageError(f"module {path} is no subclass of lit_rl.LitPolicy")
+        raise UsageError(f"--step2: module {path} is no subclass of lit_rl.LitPolicy")
     return found
 
 

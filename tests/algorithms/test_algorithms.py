@@ -83,6 +83,22 @@ def test_an_unknown_name_gets_the_nearest_one():
         find_algorithm("lit_rl.errors:EnvError")
 
 
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("def f(:\n", r"SyntaxError: invalid syntax \(broken.py, line 1\)"),
+        ("1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("raise RuntimeError('one\\ntwo')\n", "RuntimeError: one two"),
+        ("raise SystemExit(3)\n", "SystemExit: 3"),
+    ],
+)
+def test_whatever_a_users_module_raises_is_one_line(source, reason, tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError, match=f"^--algo broken:Mine cannot be imported: {reason}$"):
+        find_algorithm("broken:Mine")
+
+
 def test_a_users_own_is_named_by_its_import_path():
     class Mine(DQN):
         pass

@@ -135,7 +135,7 @@ def test_a_module_of_ones_own_must_be_a_litpolicy():
     assert second("--step2", "{module: lit_rl.lit_policy:LitPolicy}").module == "lit_rl.lit_policy:LitPolicy"
     with pytest.raises(UsageError, match="is no subclass of lit_rl.LitPolicy"):
         second("--step2", "{module: typed:TwoRates}")
-    with pytest.raises(UsageError, match="cannot be imported"):
+    with pytest.raises(UsageError, match="^--step2: module nowhere:Mine cannot be imported: ModuleNotFoundError"):
         second("--step2", "{module: nowhere:Mine}")
 
 
