@@ -143,7 +143,6 @@ def test_close_does_not_wait_for_a_step_that_was_interrupted():
 
 def test_workers_do_not_inherit_the_runs_signal_handlers():
     before = signal.signal(signal.SIGTERM, lambda *_: None)  # as Lightning has one while it fits
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell started in the background
     try:
         envs = make_vector_env(tiny_envs.Counting, {}, 1, "async", autoreset="same_step")
     finally:
