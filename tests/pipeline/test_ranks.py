@@ -57,7 +57,7 @@ class Run:
         """The first note with this word."""
         deadline = time.monotonic() + 300
         while not (found := self.notes(rank, word)):
-            assert self.process.poll() is None and time.monotonic() < deadline, self.process.communicate()
+            assert self.process.poll() is None and time.monotonic() < deadline, f"rank {rank} never noted {word}"
             time.sleep(0.05)
         return found[0]
 
