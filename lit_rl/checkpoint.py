@@ -106,6 +106,17 @@ def misfit(saved: dict[str, Tensor], own: dict[str, Tensor], there: str, here: s
     return None
 
 
+def check_finite(saved: dict[str, Tensor], path: str | Path | None = None) -> None:
+    """Refuse weights that would make every action NaN.
+
+    Raises:
+        UsageError: a weight is NaN or infinite; the message names it.
+    """
+    for name, weight in saved.items():
+        if weight.is_floating_point() and not torch.isfinite(weight).all():
+            raise UsageError(f"{path or 'the checkpoint'} holds NaN or infinity in {name}")
+
+
 @contextlib.contextmanager
 def rotating(path: Path) -> Iterator[None]:
     """Around the writing of a new ``last.ckpt``: the old one waits as ``previous.ckpt``, and is back where that fails.
@@ -257,6 +268,8 @@ def _read(path: Path, map_location: Any) -> dict[str, Any]:
         size = path.stat().st_size
         cut = b"PK\x03\x04".startswith(start)
         raise UsageError(f"{path} is cut off after {size} bytes" if cut else f"{path} is not a checkpoint")
+    if damaged := _damaged_part(path):  # torch compares no checksums
+        raise UsageError(f"{path} is damaged: {damaged}")
     try:
         checkpoint = torch.load(path, map_location=map_location, weights_only=True)
     except Exception as error:
@@ -278,6 +291,16 @@ def _is_zip(path: Path) -> bool:
         return zipfile.is_zipfile(path)
     except zipfile.BadZipFile:
         return False
+
+
+def _damaged_part(path: Path) -> str | None:
+    """What of a zip file is not what was written, by its checksums."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            part = archive.testzip()
+    except Exception as error:  # whatever damaged bytes make of a header
+        return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    return None if part is None else f"{part!r} is not what was written"
 
 
 def _needs(path: Path | str) -> list[str]:

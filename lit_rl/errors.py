@@ -19,3 +19,8 @@ class RankError(RuntimeError):
     def __init__(self, message: str, quiet: bool = False) -> None:
         super().__init__(message)
         self.quiet = quiet
+
+
+def printable(text: str) -> str:
+    """The text with escapes for what a terminal would obey or could not show; lines stay lines."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)

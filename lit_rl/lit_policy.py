@@ -15,10 +15,10 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from lit_rl import __version__
-from lit_rl.algorithms import algorithm_name, make_algorithm
+from lit_rl.algorithms import algorithm_name, make_algorithm, saved_algorithm
 from lit_rl.algorithms.base import Algorithm, Progress, Updated
 from lit_rl.callbacks.stop import end_fit
-from lit_rl.checkpoint import load, misfit, rng_state, set_rng_state
+from lit_rl.checkpoint import check_finite, load, misfit, rng_state, set_rng_state
 from lit_rl.data.evaluation import EpisodeStatistics
 from lit_rl.data.experience import Experience
 from lit_rl.data.transitions import Episode
@@ -293,12 +293,15 @@ class LitPolicy(pl.LightningModule):
             overrides: arguments of :class:`LitPolicy` to use instead of the saved ones.
 
         Raises:
-            UsageError: the file is missing, cut, foreign, or needs more than ``weights_only=True``.
+            UsageError: the file is missing, cut, damaged, foreign, or needs more than ``weights_only=True``; or it holds
+                a policy of a user's own algorithm, whose module must be imported first.
         """
         checkpoint = load(checkpoint_path)
         about = checkpoint["hyper_parameters"]["lit_rl"]
-        settings = {"algo": about["algo"], "spaces": about["spaces"], "average_weights": about["average_weights"]}
-        policy = cls(**(settings | {"stage": about["stage"]} | about["config"] | overrides))
+        settings = {"spaces": about["spaces"], "average_weights": about["average_weights"], "stage": about["stage"]}
+        if "algo" not in overrides:
+            settings["algo"] = saved_algorithm(about["algo"], checkpoint_path)
+        policy = cls(**(settings | about["config"] | overrides))
         policy.load_weights(checkpoint["state_dict"])
         return policy
 
@@ -306,7 +309,7 @@ class LitPolicy(pl.LightningModule):
         """Take over saved weights: raw ones and their average; where only one side has an average, the one that counts.
 
         Raises:
-            UsageError: a weight is missing, has another shape or no place here.
+            UsageError: a weight is missing, has another shape or no place here, or is NaN or infinite.
         """
         wanted = self.state_dict()
         averages = {_raw_name(name): x for name, x in state.items() if name.startswith("average.")}
@@ -318,6 +321,7 @@ class LitPolicy(pl.LightningModule):
         state = raw | state
         if problem := misfit(state, wanted, "in the checkpoint", "in this network"):
             raise UsageError(f"the checkpoint does not fit: {problem}")
+        check_finite(state)
         self.load_state_dict(state)
 
     def check_start(self, policy: Policy) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from lit_rl.algorithms import make_algorithm
-from lit_rl.checkpoint import load, misfit
+from lit_rl.algorithms import make_algorithm, saved_algorithm
+from lit_rl.checkpoint import check_finite, load, misfit
 from lit_rl.envs.spaces import Spaces, cast_observation
 from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
@@ -67,16 +67,18 @@ def load_policy(path: str | Path) -> LoadedPolicy:
     It acts with the running average of the weights where the checkpoint has one.
 
     Raises:
-        UsageError: the file is missing, cut, foreign, or needs more than ``weights_only=True``.
+        UsageError: the file is missing, cut, damaged, foreign, or needs more than ``weights_only=True``; or it holds a
+            policy of a user's own algorithm, whose module must be imported first.
     """
     checkpoint = load(path)
     about: dict[str, Any] = checkpoint["hyper_parameters"]["lit_rl"]
     spaces = Spaces.from_plain(about["spaces"])
-    policy = make_algorithm(about["algo"], spaces, about["config"]).policy
+    policy = make_algorithm(saved_algorithm(about["algo"], path), spaces, about["config"]).policy
     weights = checkpoint["state_dict"]
     prefix = "average." if any(name.startswith("average.") for name in weights) else "algorithm.policy."
     own = {name.removeprefix(prefix): x for name, x in weights.items() if name.startswith(prefix)}
     if problem := misfit(own, policy.state_dict(), "in the file", "in the network"):
         raise UsageError(f"{path} does not fit the network it describes: {problem}")
+    check_finite(own, path)
     policy.load_state_dict(own)
     return LoadedPolicy(policy, spaces, about["algo"])

@@ -170,6 +170,14 @@ def test_checkpoint_with_damaged_bytes_never_fails_in_another_way(tmp_path: Path
             assert "\n" not in str(error)
 
 
+def test_a_flipped_byte_of_a_weight_is_found(tmp_path: Path) -> None:
+    save(tmp_path / "a.ckpt", weights=torch.full((1000,), 7.25))
+    content = (tmp_path / "a.ckpt").read_bytes()
+    (tmp_path / "a.ckpt").write_bytes(content.replace(b"\0\0\xe8\x40" * 10, b"\0\0\xe8\x41" * 10, 1))
+    with pytest.raises(UsageError, match="a.ckpt is damaged: .* is not what was written"):
+        load(tmp_path / "a.ckpt")
+
+
 class Hostile:
     def __init__(self, proof: Path) -> None:
         self.proof = proof

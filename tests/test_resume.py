@@ -295,6 +295,15 @@ def test_a_cut_checkpoint_is_passed_over_for_the_one_before(run: Path, capsys: p
     assert "passing it over" in capsys.readouterr().out
 
 
+def test_a_checkpoint_with_a_flipped_byte_is_passed_over(run: Path) -> None:
+    path = run / "stage2" / "last.ckpt"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    resume = find_resume(run)
+    assert resume is not None and resume.path.name == "previous.ckpt" and "is damaged" in resume.problems[0]
+
+
 def test_a_hostile_checkpoint_runs_nothing_and_is_passed_over(run: Path, tmp_path: Path) -> None:
     class Hostile:
         def __reduce__(self) -> Any:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import importlib
+import sys
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -7,7 +10,7 @@ import torch
 from recorded_env import RecordedDict
 from tiny_runs import Signs, fit, make_data, make_policy
 
-from lit_rl import load_policy
+from lit_rl import LitPolicy, load_policy
 from lit_rl.errors import UsageError
 
 
@@ -97,7 +100,30 @@ def test_a_file_that_is_none_is_one_clear_line(tmp_path, saved):
     torch.save(checkpoint, tmp_path / "odd.ckpt")
     with pytest.raises(UsageError, match="odd.ckpt does not fit the network it describes"):
         load_policy(tmp_path / "odd.ckpt")
-    checkpoint["hyper_parameters"]["lit_rl"]["algo"] = "gone:Gone"
-    torch.save(checkpoint, tmp_path / "gone.ckpt")
-    with pytest.raises(UsageError, match="gone:Gone cannot be imported"):
-        load_policy(tmp_path / "gone.ckpt")
+    checkpoint = torch.load(saved[1], weights_only=True)
+    name = next(name for name in checkpoint["state_dict"] if name.startswith("algorithm.policy."))
+    checkpoint["state_dict"][name].view(-1)[0] = torch.nan
+    torch.save(checkpoint, tmp_path / "nan.ckpt")
+    with pytest.raises(UsageError, match="nan.ckpt holds NaN or infinity in "):
+        load_policy(tmp_path / "nan.ckpt")
+    with pytest.raises(UsageError, match=f"the checkpoint holds NaN or infinity in {name}"):
+        LitPolicy.load_from_checkpoint(tmp_path / "nan.ckpt")
+
+
+@pytest.mark.parametrize("load", [load_policy, LitPolicy.load_from_checkpoint])
+def test_a_file_imports_no_module(load, saved, tmp_path, monkeypatch):
+    (tmp_path / "trap_of_a_file.py").write_text("from lit_rl.algorithms.dqn import DQN as Own\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    checkpoint = torch.load(saved[1], weights_only=True)
+    checkpoint["hyper_parameters"]["lit_rl"]["algo"] = "trap_of_a_file:Own"
+    torch.save(checkpoint, tmp_path / "x.ckpt")
+    with pytest.raises(UsageError, match="x.ckpt holds a policy of trap_of_a_file:Own: import trap_of_a_file first"):
+        load(tmp_path / "x.ckpt")
+    assert "trap_of_a_file" not in sys.modules
+    importlib.import_module("trap_of_a_file")
+    load(tmp_path / "x.ckpt")
+    del sys.modules["trap_of_a_file"]
+    checkpoint["hyper_parameters"]["lit_rl"]["algo"] = "os:system"
+    torch.save(checkpoint, tmp_path / "x.ckpt")
+    with pytest.raises(UsageError, match="os:system, which is no lit_rl.Algorithm"):
+        load(tmp_path / "x.ckpt")

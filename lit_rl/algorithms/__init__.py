@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lit_rl.errors import UsageError
@@ -60,6 +62,27 @@ def import_object(path: str, shown: str) -> object:
     except (Exception, SystemExit) as error:
         reason = " ".join(str(error).split())
         raise UsageError(f"{shown} {path} cannot be imported: {type(error).__name__}: {reason}") from error
+
+
+def saved_algorithm(name: object, path: str | Path) -> type[Algorithm]:
+    """The algorithm that the checkpoint at ``path`` names. It imports nothing of its own: a file must not say what runs.
+
+    Raises:
+        UsageError: there is none, or it is in a module that nobody has imported yet.
+    """
+    if not isinstance(name, str):
+        raise UsageError(f"{path} does not say which algorithm it holds")
+    module, colon, attribute = name.partition(":")
+    if name.upper() in MODULES or not colon:
+        return find_algorithm(name, f"{path}: algo")
+    if sys.modules.get(module) is None:
+        raise UsageError(f"{path} holds a policy of {name}: import {module} first, then load it")
+    from lit_rl.algorithms.base import Algorithm
+
+    found = vars(sys.modules[module]).get(attribute)  # getattr() might import more
+    if not (isinstance(found, type) and issubclass(found, Algorithm)):
+        raise UsageError(f"{path} holds a policy of {name}, which is no lit_rl.Algorithm")
+    return found
 
 
 def algorithm_name(algorithm: type[Algorithm]) -> str:

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from lit_rl import __version__
-from lit_rl.errors import EnvError, NumericsError, RankError, UsageError
+from lit_rl.errors import EnvError, NumericsError, RankError, UsageError, printable
 
 COMMANDS = {"train": ("lit_rl.cli.train_command", "learn a policy, refine it (--two_steps), test it, keep the best")}
 
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except RankError as error:
         if not error.quiet:
-            print(f"lit-rl: error: {error}", file=sys.stderr)
+            print(f"lit-rl: error: {printable(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -45,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _print_error(message: str) -> None:
     """Print an error once, however many ranks it happened on."""
+    message = printable(message)
     if "RANK" in os.environ or "LOCAL_RANK" in os.environ:
         from lit_rl.pipeline.ranks import what_to_print
 

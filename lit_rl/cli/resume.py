@@ -74,7 +74,9 @@ def resolve_resumed(request: Request) -> Resolved:
 
 def _folder(typed: Values) -> Path:
     name = typed.get("experiment_name")
-    base = Path(str(typed.get("output_dir", typed.get("default_root_dir", RunConfig.output_dir))))
+    output_dir = str(typed.get("output_dir", typed.get("default_root_dir", RunConfig.output_dir)))
+    RunConfig(output_dir=output_dir)  # which refuses what is no path
+    base = Path(output_dir)
     runs = sorted(path.name for path in base.iterdir() if path.is_dir()) if base.is_dir() else []
     if name is None:
         there = f"; there are {', '.join(runs[-5:])}" if runs else ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from lit_rl.checkpoint import find_last, write_atomic
 from lit_rl.envs.spaces import Spaces, describe
-from lit_rl.errors import UsageError
+from lit_rl.errors import UsageError, printable
 from lit_rl.lit_policy import LitPolicy
 
 SUMMARY = "summary.json"  # of stage 1, in its folder, for the run that goes on in stage 2
@@ -29,7 +29,7 @@ class Resume:
 
     def __str__(self) -> str:
         passed_over = "".join(f"{problem}; passing it over\n" for problem in self.problems)
-        return f"{passed_over}going on from {self.path}: stage {self.stage}, {self.env_steps:,} env steps"
+        return f"{printable(passed_over)}going on from {self.path}: stage {self.stage}, {self.env_steps:,} env steps"
 
 
 def find_resume(folder: Path) -> Resume | None:

@@ -39,6 +39,10 @@ class RunConfig:
         if not 0 <= self.seed < 2**32:
             raise UsageError(f"--seed {self.seed} is out of range: it must lie between 0 and {2**32 - 1}")
         at_least("num_threads", self.num_threads, 1)
+        if not self.output_dir or not self.output_dir.isprintable():
+            raise UsageError(
+                f"--output_dir {self.output_dir!r} must be the path of a folder, without control characters"
+            )
         name = self.experiment_name
         if name is not None and (
             name.strip() != name or name in ("", ".", "..") or any(c in "/\\" or not c.isprintable() for c in name)
