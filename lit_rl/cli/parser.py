@@ -22,7 +22,7 @@ from lit_rl.algorithms.base import Algorithm
 from lit_rl.cli.trainer_flags import NOT_SET, PASSED, TRAINER_FLAGS
 from lit_rl.data.config import DataConfig, EvalConfig
 from lit_rl.envs.config import EnvConfig
-from lit_rl.errors import UsageError
+from lit_rl.errors import UsageError, in_one_line
 from lit_rl.pipeline import LimitConfig, RunConfig, Stage2Config
 
 TRAINER = "Trainer"
@@ -63,7 +63,12 @@ class FlagParser:
         )
         self._add_other_flags()
         for group, config in self.configs.items():
-            self._add_dataclass(group, config)
+            try:
+                self._add_dataclass(group, config)
+            except Exception as error:
+                if group != "algorithm" or isinstance(error, UsageError):
+                    raise
+                raise UsageError(f"--algo {self.algo}: its Config cannot be read: {in_one_line(error)}") from error
         self._add_trainer()
         self._write_help()
 
@@ -180,10 +185,7 @@ class FlagParser:
         if not _is_plain(value):
             if timedelta in kinds and isinstance(value, timedelta):
                 return value
-            if any(
-                isinstance(kind, type) and kind.__module__.startswith(("pytorch_lightning", "lightning"))
-                for kind in kinds
-            ):
+            if _is_lightnings(value, kinds):
                 return value
         if isinstance(value, str) and timedelta in kinds and re.fullmatch(r"[\d:]+:[\d:]+", value):
             return value  # YAML reads 10:00:00:00 as a number
@@ -273,6 +275,16 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, bool | int | float | str)
+
+
+def _is_lightnings(value: Any, kinds: list[Any]) -> bool:
+    """Whether ``value`` is an object of Lightning's that these types allow, or a list of such; class paths may be among them."""
+    members = [m for kind in kinds for part in (kind, *typing.get_args(kind)) for m in _members(part)]
+    allowed = tuple(
+        m for m in members if inspect.isclass(m) and m.__module__.startswith(("pytorch_lightning", "lightning"))
+    )
+    items = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(item, (*allowed, str, dict)) for item in items) and bool(allowed)
 
 
 def _holds_class_path(value: Any) -> bool:

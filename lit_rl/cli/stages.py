@@ -133,6 +133,11 @@ def read_step2(parser: FlagParser, step2: Mapping[str, Any]) -> Step2:
     Raises:
         UsageError: an unknown setting, one that holds for the whole run, or a value of the wrong type.
     """
+    for name in step2:
+        if not isinstance(name, str):
+            raise UsageError(f"--step2: {name!r} is no setting: its keys are flag names")
+        if ALIASES.get(name, name) != name and ALIASES[name] in step2:
+            raise UsageError(f"--step2: {name} and {ALIASES[name]} say the same: give one of them")
     step2 = {ALIASES.get(name, name): value for name, value in step2.items()}
     module, algo = step2.pop("module", None), step2.pop("algo", None)
     if isinstance(module, type):

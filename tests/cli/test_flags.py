@@ -89,6 +89,7 @@ def test_values_are_read_as_their_types(parser, name, typed, value):
         ("callbacks", "nope", "--callbacks 'nope' is not allowed: give [Callback, ...] or Callback or null"),
         ("callbacks", {"class_path": "Timer", "init_args": {"foo": 1}}, "Option 'foo' is not accepted"),
         ("lr", object(), "--lr <object object"),
+        ("callbacks", [object()], "--callbacks [<object object"),
     ],
 )
 def test_wrong_types_are_refused_with_what_is_allowed(parser, name, typed, message):
