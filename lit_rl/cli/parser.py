@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import jsonargparse
+import numpy as np
 import pytorch_lightning as pl
 
 from lit_rl.algorithms import MODULES, algorithm_name
@@ -174,12 +175,15 @@ class FlagParser:
     def _checked(self, name: str, value: Any, shown: str, where: str) -> Any:
         hint = self.hints[name]
         kinds = _members(hint)
+        value = _as_plain(value)
         if name == "env" and callable(value):
             return value
         if name == "algo" and isinstance(value, type) and issubclass(value, Algorithm):
             return algorithm_name(value)
         if name == "logger" and value is False:
             return "false"
+        if value is True and bool not in kinds and where:
+            raise UsageError(f"{shown} true{where} is not allowed: give {describe(hint)}")
         if value is True and bool not in kinds:
             raise UsageError(f"{shown}{where} needs a value: {describe(hint)}")
         if not _is_plain(value):
@@ -267,6 +271,15 @@ def _members(hint: Any) -> list[Any]:
     """The types that a union allows."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return [m for argument in typing.get_args(hint) for m in _members(argument)] if union else [hint]
+
+
+def _as_plain(value: Any) -> Any:
+    """Numbers and arrays of numpy's as Python's own."""
+    if isinstance(value, dict):
+        return {key: _as_plain(part) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_as_plain, value))
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _is_plain(value: Any) -> bool:

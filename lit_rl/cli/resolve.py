@@ -126,6 +126,8 @@ def _checked(plan: StagePlan, two_steps: bool) -> StageSettings:
         _make(parser, group, values) for group in ("algorithm", "data", "evaluation", "limits")
     )
     trainer = _trainer(plan)
+    if trainer["max_epochs"] < -1:
+        raise UsageError(f"--max_epochs {trainer['max_epochs']} is out of range: give at least 1, or -1 for no limit")
     refuse(trainer, parser.defaults)
     if trainer.get("max_steps", -1) < 1 and trainer.get("max_steps", -1) != -1:
         raise UsageError(f"--max_steps {trainer['max_steps']} is out of range: give at least 1, or -1 for no limit")
