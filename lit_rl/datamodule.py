@@ -70,6 +70,10 @@ class ExperienceDataModule(pl.LightningDataModule):
         self.spaces: Spaces = probe(env, self.env_config)
         if vector_env == "native":  # refused here rather than in the middle of a fit
             make_vector_env(env, self.env_config, num_envs, vector_env, autoreset="same_step").close()
+        elif callable(env) or ":" in env or "." in env:  # of code that is the user's own: do two envs have the same?
+            if (again := probe(env, self.env_config)) != self.spaces:
+                found = f"{self.spaces.action} and {again.action}, {self.spaces.observation} and {again.observation}"
+                raise UsageError(f"{name_of(env)} makes envs with different spaces: {found}")
         self.source: Source | None = None
         self._plan: Plan | None = None  # of the last fit, as it fitted into an epoch
         self._test_envs: gym.vector.VectorEnv | None = None

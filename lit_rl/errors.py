@@ -1,5 +1,9 @@
 """The errors that people see: one line that says what was given, what is allowed and what to type."""
 
+from __future__ import annotations
+
+import traceback
+
 
 class UsageError(ValueError):
     """A setting, file or space that cannot be used; the command line prints it as one line and exits with 2."""
@@ -13,6 +17,10 @@ class NumericsError(RuntimeError):
     """A NaN or infinite observation, reward, loss or gradient; the message names the tensor and where it was seen."""
 
 
+class AlgorithmError(RuntimeError):
+    """A user's algorithm raised in an update; the message names algorithm, update, env step and cause, with its traceback."""
+
+
 class RankError(RuntimeError):
     """Another process of the run died; the message names it. ``quiet``: a third process prints it."""
 
@@ -24,3 +32,15 @@ class RankError(RuntimeError):
 def printable(text: str) -> str:
     """The text with escapes for what a terminal would obey or could not show; lines stay lines."""
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+OWN = (UsageError, EnvError, NumericsError, AlgorithmError, RankError)
+
+
+def in_one_line(error: BaseException) -> str:
+    """What another's code raised, and where: ``KeyError: 'x' (my_algos.py, line 3)``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    said = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(": ")
+    if isinstance(error, ImportError | SyntaxError) or not frames:  # says where by itself
+        return said
+    return f"{said} ({frames[-1].filename.replace(chr(92), '/').rpartition('/')[2]}, line {frames[-1].lineno})"

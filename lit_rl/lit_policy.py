@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,7 +16,7 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from lit_rl import __version__
-from lit_rl.algorithms import algorithm_name, make_algorithm, saved_algorithm
+from lit_rl.algorithms import algorithm_name, is_own, make_algorithm, saved_algorithm
 from lit_rl.algorithms.base import Algorithm, Progress, Updated
 from lit_rl.callbacks.stop import end_fit
 from lit_rl.checkpoint import check_finite, load, misfit, rng_state, set_rng_state
@@ -24,7 +25,7 @@ from lit_rl.data.experience import Experience
 from lit_rl.data.transitions import Episode
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.spaces import Spaces
-from lit_rl.errors import NumericsError, UsageError
+from lit_rl.errors import OWN, AlgorithmError, NumericsError, UsageError
 from lit_rl.networks.target import Follower
 from lit_rl.optimize import GradientStep
 from lit_rl.policies.base import Policy
@@ -62,6 +63,8 @@ class LitPolicy(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
+        if stage not in PREFIXES:
+            raise UsageError(f"LitPolicy has no stage {stage!r}: 1 logs Eval/*, 2 logs Step2Eval/*")
         if spaces is None:
             raise UsageError("LitPolicy needs the environment's spaces: LitPolicy(algo, datamodule.spaces)")
         if isinstance(spaces, dict):
@@ -155,6 +158,11 @@ class LitPolicy(pl.LightningModule):
             except NumericsError as error:
                 where = f"update {progress.updates + 1}, env step {progress.env_steps}"
                 raise NumericsError(f"{error} in {where}") from None
+            except Exception as error:
+                if isinstance(error, OWN) or not is_own(type(self.algorithm)):
+                    raise
+                where = f"update {progress.updates + 1}, env step {progress.env_steps}"
+                raise AlgorithmError(_raised(type(self.algorithm), where, error)) from error
             experience.feedback(updated.td_error, updated.enough)
             self._count(updated)
             if self.max_updates is not None and self.updates >= self.max_updates:
@@ -344,6 +352,13 @@ class LitPolicy(pl.LightningModule):
         self.algorithm.start_from_policy()
         if self.average is not None:
             self.average.load_state_dict(policy.state_dict())
+
+
+def _raised(algorithm: type[Algorithm], where: str, error: Exception) -> str:
+    """What an algorithm raised: where in one line, and its own part of the traceback."""
+    own = error.__traceback__ and error.__traceback__.tb_next
+    text = "".join(traceback.format_exception(type(error), error, own)).rstrip()
+    return f"{algorithm_name(algorithm)} raised {type(error).__name__} in {where}: {error}\n{text}"
 
 
 def _raw_name(name: str) -> str:

@@ -200,3 +200,14 @@ def test_the_names_of_the_package_are_these_classes():
     import lit_rl
 
     assert lit_rl.ExperienceDataModule is ExperienceDataModule and lit_rl.LitPolicy is LitPolicy
+
+
+def test_envs_whose_spaces_differ_between_instances_are_refused():
+    made = []
+
+    def changing():
+        made.append(None)
+        return Signs(start=len(made))
+
+    with pytest.raises(UsageError, match="changing makes envs with different spaces"):
+        make_data(changing)

@@ -606,6 +606,11 @@ def test_bad_settings_are_one_clear_line():
         LitPolicy("DQN", make_data(env_config={"start": None}).spaces)
 
 
+def test_a_third_stage_is_refused():
+    with pytest.raises(UsageError, match="LitPolicy has no stage 3"):
+        make_policy(make_data(), stage=3)
+
+
 def test_an_env_with_other_spaces_is_refused_before_the_first_step():
     policy = make_policy(make_data())
     other = make_data(env_config={"start": 1})

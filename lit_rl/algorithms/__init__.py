@@ -6,11 +6,11 @@ import difflib
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lit_rl.errors import UsageError
+from lit_rl.errors import OWN, UsageError, in_one_line
 
 if TYPE_CHECKING:
     from lit_rl.algorithms.base import Algorithm
@@ -47,6 +47,7 @@ def find_algorithm(name: str, shown: str = "--algo") -> type[Algorithm]:
         raise UsageError(f"{shown} {name} is unknown; {hint}known: {', '.join(MODULES)}, or your own as module:Class")
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise UsageError(f"{shown} {name} is no lit_rl.Algorithm")
+    _check_contract(found)
     return found
 
 
@@ -60,8 +61,23 @@ def import_object(path: str, shown: str) -> object:
     try:
         return getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(f"{shown} {path} cannot be imported: {type(error).__name__}: {reason}") from error
+        raise UsageError(f"{shown} {path} cannot be imported: {in_one_line(error)}") from error
+
+
+def is_own(algorithm: type[Algorithm]) -> bool:
+    """Whether this is a user's own algorithm, none of ours."""
+    return ":" in algorithm_name(algorithm)
+
+
+def _check_contract(algorithm: type[Algorithm]) -> None:
+    """Refuse a class that lacks what the interface asks of a subclass."""
+    from lit_rl.algorithms.base import AlgorithmConfig
+
+    config: object = algorithm.Config
+    if not (isinstance(config, type) and issubclass(config, AlgorithmConfig) and is_dataclass(config)):
+        raise UsageError(f"{algorithm_name(algorithm)}: its Config is no dataclass that inherits from AlgorithmConfig")
+    if set(vars(config).get("__annotations__", {})) - {field.name for field in fields(config)}:
+        raise UsageError(f"{algorithm_name(algorithm)}: its Config has settings but is no dataclass; add @dataclass")
 
 
 def saved_algorithm(name: object, path: str | Path) -> type[Algorithm]:
@@ -101,12 +117,29 @@ def make_algorithm(algorithm: str | type[Algorithm], spaces: Spaces, settings: M
     """
     if isinstance(algorithm, str):
         algorithm = find_algorithm(algorithm)
+    _check_contract(algorithm)
     known = [field.name for field in fields(algorithm.Config) if field.init]
     for name in settings:
         if name not in known:
             raise UsageError(f"{algorithm.__name__} has no setting {name}; nearest: {', '.join(_nearest(name, known))}")
     make: Callable[..., Algorithm] = algorithm  # the contract of Algorithm, whose own __init__ takes a policy too
-    return make(spaces, algorithm.Config(**settings))
+    if not is_own(algorithm):
+        return make(spaces, algorithm.Config(**settings))
+    name = algorithm_name(algorithm)
+    try:
+        made = make(spaces, algorithm.Config(**settings))
+        plan = made.plan
+    except OWN:
+        raise
+    except NotImplementedError as error:
+        raise UsageError(f"{name} has no plan: say what experience it learns from ({in_one_line(error)})") from error
+    except Exception as error:
+        raise UsageError(
+            f"{name} cannot be made as {algorithm.__name__}(spaces, config): {in_one_line(error)}"
+        ) from error
+    if not callable(getattr(plan, "fit", None)):
+        raise UsageError(f"{name} has the plan {plan!r}; it must return one of lit_rl.data.plans")
+    return made
 
 
 def _nearest(name: str, known: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from lit_rl import __version__
-from lit_rl.errors import EnvError, NumericsError, RankError, UsageError, printable
+from lit_rl.errors import AlgorithmError, EnvError, NumericsError, RankError, UsageError, printable
 
 COMMANDS = {"train": ("lit_rl.cli.train_command", "learn a policy, refine it (--two_steps), test it, keep the best")}
 
@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     except UsageError as error:
         _print_error(" ".join(str(error).split()))
         return 2
-    except (EnvError, NumericsError) as error:
+    except (AlgorithmError, EnvError, NumericsError) as error:
         _print_error(str(error))
         return 1
     except RankError as error:
@@ -69,6 +69,7 @@ def train(**settings: Any) -> dict[str, Any]:
         UsageError: settings that cannot be used; nothing has been created.
         EnvError: the environment raised or broke Gymnasium's rules.
         NumericsError: a NaN or infinite observation, reward, loss or weight.
+        AlgorithmError: an algorithm of the user's own raised.
         RankError: another process of the run died.
     """
     from lit_rl.cli.arguments import from_python

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import jsonargparse
+import numpy as np
 import pytorch_lightning as pl
 
 from lit_rl.algorithms import MODULES, algorithm_name
@@ -22,7 +23,7 @@ from lit_rl.algorithms.base import Algorithm
 from lit_rl.cli.trainer_flags import NOT_SET, PASSED, TRAINER_FLAGS
 from lit_rl.data.config import DataConfig, EvalConfig
 from lit_rl.envs.config import EnvConfig
-from lit_rl.errors import UsageError
+from lit_rl.errors import UsageError, in_one_line
 from lit_rl.pipeline import LimitConfig, RunConfig, Stage2Config
 
 TRAINER = "Trainer"
@@ -63,7 +64,12 @@ class FlagParser:
         )
         self._add_other_flags()
         for group, config in self.configs.items():
-            self._add_dataclass(group, config)
+            try:
+                self._add_dataclass(group, config)
+            except Exception as error:
+                if group != "algorithm" or isinstance(error, UsageError):
+                    raise
+                raise UsageError(f"--algo {self.algo}: its Config cannot be read: {in_one_line(error)}") from error
         self._add_trainer()
         self._write_help()
 
@@ -169,21 +175,21 @@ class FlagParser:
     def _checked(self, name: str, value: Any, shown: str, where: str) -> Any:
         hint = self.hints[name]
         kinds = _members(hint)
+        value = _as_plain(value)
         if name == "env" and callable(value):
             return value
         if name == "algo" and isinstance(value, type) and issubclass(value, Algorithm):
             return algorithm_name(value)
         if name == "logger" and value is False:
             return "false"
+        if value is True and bool not in kinds and where:
+            raise UsageError(f"{shown} true{where} is not allowed: give {describe(hint)}")
         if value is True and bool not in kinds:
             raise UsageError(f"{shown}{where} needs a value: {describe(hint)}")
         if not _is_plain(value):
             if timedelta in kinds and isinstance(value, timedelta):
                 return value
-            if any(
-                isinstance(kind, type) and kind.__module__.startswith(("pytorch_lightning", "lightning"))
-                for kind in kinds
-            ):
+            if _is_lightnings(value, kinds):
                 return value
         if isinstance(value, str) and timedelta in kinds and re.fullmatch(r"[\d:]+:[\d:]+", value):
             return value  # YAML reads 10:00:00:00 as a number
@@ -267,12 +273,31 @@ def _members(hint: Any) -> list[Any]:
     return [m for argument in typing.get_args(hint) for m in _members(argument)] if union else [hint]
 
 
+def _as_plain(value: Any) -> Any:
+    """Numbers and arrays of numpy's as Python's own."""
+    if isinstance(value, dict):
+        return {key: _as_plain(part) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_as_plain, value))
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
 def _is_plain(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_is_plain, value.values()))
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, bool | int | float | str)
+
+
+def _is_lightnings(value: Any, kinds: list[Any]) -> bool:
+    """Whether ``value`` is an object of Lightning's that these types allow, or a list of such; class paths may be among them."""
+    members = [m for kind in kinds for part in (kind, *typing.get_args(kind)) for m in _members(part)]
+    allowed = tuple(
+        m for m in members if inspect.isclass(m) and m.__module__.startswith(("pytorch_lightning", "lightning"))
+    )
+    items = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(item, (*allowed, str, dict)) for item in items) and bool(allowed)
 
 
 def _holds_class_path(value: Any) -> bool:

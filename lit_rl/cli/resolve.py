@@ -14,7 +14,7 @@ from lit_rl.cli.print_config import printed_second_stage, printed_stage
 from lit_rl.cli.stages import StagePlan, Values, first_stage, given_algorithm, read_step2, second_stage
 from lit_rl.cli.trainer_flags import StageLength, check_lengths, refuse, refuse_without_evaluation, world_size
 from lit_rl.envs.config import EnvConfig
-from lit_rl.errors import UsageError
+from lit_rl.errors import UsageError, in_one_line
 from lit_rl.pipeline import RunConfig, Settings, Stage2Config, StageSettings
 from lit_rl.zoo import tuned
 
@@ -94,7 +94,12 @@ def _using(parser: FlagParser, env: str, stage: str) -> str:
 def _make(parser: FlagParser, group: str, values: Values) -> Any:
     """The config dataclass of a group, which checks its ranges; containers are its own."""
     config: Callable[..., Any] = parser.configs[group]
-    return config(**{name: copy.copy(values[name]) for name in parser.groups[group]})
+    try:
+        return config(**{name: copy.copy(values[name]) for name in parser.groups[group]})
+    except Exception as error:
+        if group != "algorithm" or isinstance(error, UsageError):
+            raise
+        raise UsageError(f"--algo {parser.algo}: its Config refuses its settings: {in_one_line(error)}") from error
 
 
 def _refuse_inexact(run: RunConfig, values: Values) -> None:
@@ -121,6 +126,8 @@ def _checked(plan: StagePlan, two_steps: bool) -> StageSettings:
         _make(parser, group, values) for group in ("algorithm", "data", "evaluation", "limits")
     )
     trainer = _trainer(plan)
+    if trainer["max_epochs"] < -1:
+        raise UsageError(f"--max_epochs {trainer['max_epochs']} is out of range: give at least 1, or -1 for no limit")
     refuse(trainer, parser.defaults)
     if trainer.get("max_steps", -1) < 1 and trainer.get("max_steps", -1) != -1:
         raise UsageError(f"--max_steps {trainer['max_steps']} is out of range: give at least 1, or -1 for no limit")

@@ -84,6 +84,9 @@ def second_stage(first: StagePlan, step2: Step2, tuned_2: Values, typed: Values,
     parser, second, own = first.parser, step2.parser, step2.settings
     inherited = _inherited(second, parser, typed, notes)
     given_2 = _second_flags(parser, tuned_2, typed)
+    lr_2 = typed.get("lr_2")
+    if lr_2 is not None and own.get("lr", lr_2) != lr_2:
+        raise UsageError(f"--lr_2 {lr_2} and --step2 with lr {own['lr']} contradict each other: give one of them")
     values = _defaults(second) | of_stage(second, tuned_2) | inherited | own
     values |= {name: first.values[name] for name in OF_THE_RUN if name in first.values}
     values |= own_defaults(values)
@@ -133,6 +136,11 @@ def read_step2(parser: FlagParser, step2: Mapping[str, Any]) -> Step2:
     Raises:
         UsageError: an unknown setting, one that holds for the whole run, or a value of the wrong type.
     """
+    for name in step2:
+        if not isinstance(name, str):
+            raise UsageError(f"--step2: {name!r} is no setting: its keys are flag names")
+        if ALIASES.get(name, name) != name and ALIASES[name] in step2:
+            raise UsageError(f"--step2: {name} and {ALIASES[name]} say the same: give one of them")
     step2 = {ALIASES.get(name, name): value for name, value in step2.items()}
     module, algo = step2.pop("module", None), step2.pop("algo", None)
     if isinstance(module, type):

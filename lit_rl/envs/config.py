@@ -29,10 +29,10 @@ class EnvConfig:
     def __post_init__(self) -> None:
         # A class or factory is welcome from Python; on the command line it is its import path.
         if not callable(self.env) and not (isinstance(self.env, str) and self.env.strip()):
-            raise UsageError(f"env is {self.env!r}; give an environment id such as CartPole-v1 or an import path")
+            raise UsageError(f"--env is {self.env!r}; give an environment id such as CartPole-v1 or an import path")
         if not isinstance(self.env_config, dict) or not all(isinstance(key, str) for key in self.env_config):
-            raise UsageError(f"env_config is {self.env_config!r}; give keyword arguments such as {{'gravity': 9.8}}")
+            raise UsageError(f"--env_config is {self.env_config!r}; give keyword arguments such as {{'gravity': 9.8}}")
         if isinstance(self.num_envs, bool) or not isinstance(self.num_envs, int) or self.num_envs < 1:
-            raise UsageError(f"num_envs is {self.num_envs!r}; give a whole number of at least 1")
+            raise UsageError(f"--num_envs is {self.num_envs!r}; give a whole number of at least 1")
         if self.vector_env not in get_args(VectorEnvKind):
-            raise UsageError(f"vector_env is {self.vector_env!r}; choose sync, async or native")
+            raise UsageError(f"--vector_env is {self.vector_env!r}; choose sync, async or native")

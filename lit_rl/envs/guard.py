@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 from copy import deepcopy
 from typing import Any
@@ -9,8 +10,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from lit_rl.envs.spaces import describe
 from lit_rl.errors import EnvError
 
+# A first Ctrl-C makes the run's own handler (callbacks/interrupt.py) raise nothing, a second one raises its Quit, so that
+# this KeyboardInterrupt is the env's own where that handler is in place.
+_RAISED = (Exception, SystemExit, GeneratorExit)
 _NUMBERS = (float, int, np.floating, np.integer)
 
 
@@ -35,14 +40,19 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
         space = env.observation_space
         # The vector env would write a wrongly sized observation without a word where its size happens to fit.
         self._shape = space.shape if isinstance(space, gym.spaces.Box) else None
+        self._discrete = space if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete) else None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """As Gymnasium's; raises EnvError."""
         self._episode_began = self.steps
         try:
             obs, info = self.env.reset(seed=seed, options=options)
-        except (Exception, SystemExit) as error:
+        except _RAISED as error:
             raise self._raised(" in reset", error) from None
+        except KeyboardInterrupt as error:
+            raise self._interrupted(" in reset", error) from None
+        if type(info) is not dict:
+            self._check_info(info)
         return deepcopy(obs), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -50,12 +60,18 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
         self.steps += 1
         try:
             obs, reward, terminated, truncated, info = self.env.step(action)
-        except (Exception, SystemExit) as error:
+        except _RAISED as error:
             raise self._raised("", error) from None
+        except KeyboardInterrupt as error:
+            raise self._interrupted("", error) from None
+        if type(info) is not dict:
+            self._check_info(info)
         if type(reward) is not float:
             reward = float(reward) if isinstance(reward, _NUMBERS) else self._plain(reward)
         if self._shape is not None and getattr(obs, "shape", None) != self._shape:
             self._check_shape(obs)
+        if self._discrete is not None and not self._discrete.contains(obs):
+            raise EnvError(f"{self._where()}: its observation {obs!r} lies outside {describe(self._discrete)}")
         if terminated or truncated:
             obs = deepcopy(obs)
         return obs, reward, terminated, truncated, info
@@ -64,7 +80,7 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
         """As Gymnasium's; raises EnvError."""
         try:
             return self.env.render()
-        except (Exception, SystemExit) as error:
+        except _RAISED as error:
             raise self._raised(" in render", error) from None
 
     def _plain(self, reward: Any) -> float:
@@ -72,6 +88,15 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
         if number.size != 1 or number.dtype.kind not in "fiub":
             raise EnvError(f"{self._where()}: its reward is {reward!r}; give one number")
         return float(number.item())
+
+    def _check_info(self, info: Any) -> None:
+        if not isinstance(info, dict):
+            raise EnvError(f"{self._where()}: its info is {info!r}; give a dict, {{}} for nothing")
+
+    def _interrupted(self, doing: str, error: KeyboardInterrupt) -> BaseException:
+        """The env's own KeyboardInterrupt as an EnvError; that of Python's handler, a real Ctrl-C, as it is."""
+        real = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        return error if real else self._raised(doing, error)
 
     def _check_shape(self, obs: Any) -> None:
         if np.shape(obs) != self._shape:

@@ -33,6 +33,8 @@ def make_env(env: EnvName, env_config: dict[str, Any], *, index: int = 0) -> gym
     for kind in ("observation_space", "action_space"):
         if not isinstance(getattr(made, kind, None), gym.Space):
             raise UsageError(f"{name_of(env)} has no {kind}; set self.{kind} to a gymnasium.Space")
+    if not isinstance(made.metadata, dict):
+        raise UsageError(f"{name_of(env)}: its metadata is {made.metadata!r}; give a dict, {{}} for nothing")
     guarded = Guard(made, index)
     # Only a reset shows whether the info holds a mask; seeded, so that making an env draws no entropy.
     _, info = guarded.reset(seed=0)
@@ -72,13 +74,23 @@ def _make(env: EnvName, env_config: dict[str, Any]) -> gym.Env[Any, Any]:
         raise _missing(name, error, _extra_of(name)) from None
     except ImportError as error:
         raise UsageError(f"{name} cannot be made: {error}") from None
+    except AssertionError as error:
+        limit = env_config.get("max_episode_steps")
+        if factory or limit is None or (isinstance(limit, int) and limit > 0):
+            raise _broken(name, error) from None
+        raise UsageError(f"--env_config does not fit {name}: max_episode_steps {limit!r}: give at least 1") from None
     except gym.error.Error as error:
-        raise UsageError(f"env {name}: {_sentence(error)}. {nearest(name)}") from None
+        raise UsageError(f"--env {name}: {_sentence(error)}. {nearest(name)}") from None
     except TypeError as error:
+        limit = env_config.get("max_episode_steps")
+        if not factory and not (limit is None or isinstance(limit, int)):
+            raise UsageError(
+                f"--env_config does not fit {name}: max_episode_steps is {limit!r}; give a number"
+            ) from None
         if "argument" not in str(error):
             raise _broken(name, error) from None
         reason = str(error).split(" was raised from the environment creator")[0]
-        raise UsageError(f"env_config does not fit {name}: {reason}") from None
+        raise UsageError(f"--env_config does not fit {name}: {reason}") from None
     except (Exception, SystemExit) as error:
         raise _broken(name, error) from None
     if not isinstance(made, gym.Env):
@@ -88,6 +100,8 @@ def _make(env: EnvName, env_config: dict[str, Any]) -> gym.Env[Any, Any]:
 
 def _imported(path: str) -> Callable[..., Any] | None:
     """The class or factory that ``path`` is the import path of; None where it is an id (or nothing that is known)."""
+    if path.startswith(":"):
+        raise UsageError(f"--env {path} names no module before the colon; give an id, or module:Class")
     module, colon, name = path.partition(":") if ":" in path else path.rpartition(".")
     if not module or not name or path in gym.registry or (not colon and "/" in path) or module[0] == ".":
         return None
@@ -97,15 +111,15 @@ def _imported(path: str) -> Callable[..., Any] | None:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             if ":" not in path:
                 return None
-            raise UsageError(f"env {path}: there is no module {module} on Python's path") from None
-        raise UsageError(f"env {path}: importing {module} needs the package {error.name}") from None
+            raise UsageError(f"--env {path}: there is no module {module} on Python's path") from None
+        raise UsageError(f"--env {path}: importing {module} needs the package {error.name}") from None
     except (Exception, SystemExit) as error:
         raise _broken(path, error) from None
     if ":" in path and name in gym.registry:
         return None  # module:Env-v0, registered by the import
     factory = getattr(found, name, None)
     if not callable(factory):
-        raise UsageError(f"env {path}: the module {module} has no env id, class or factory {name}. {nearest(name)}")
+        raise UsageError(f"--env {path}: the module {module} has no env id, class or factory {name}. {nearest(name)}")
     return cast(Callable[..., Any], factory)
 
 

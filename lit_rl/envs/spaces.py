@@ -193,3 +193,11 @@ def _check_leaf(space: gym.Space[Any], observation: Any) -> None:
         raise UsageError(f"shape {array.shape} instead of {space.shape}")
     if not np.can_cast(array.dtype, np.dtype(space.dtype), "same_kind"):  # what a vector env casts
         raise UsageError(f"{array.dtype} instead of {space.dtype}")
+    if isinstance(space, Discrete | MultiDiscrete):
+        first, past = np.asarray(space.start), np.asarray(space.start) + _counts(space)
+        if not ((array >= first) & (array < past)).all():
+            raise UsageError(f"the value {array.tolist()} lies outside {describe(space)}")
+
+
+def _counts(space: Discrete | MultiDiscrete) -> np.ndarray:
+    return np.asarray(space.n if isinstance(space, Discrete) else space.nvec)

@@ -22,7 +22,7 @@ from gymnasium.vector.async_vector_env import AsyncState
 
 from lit_rl.envs.config import VectorEnvKind
 from lit_rl.envs.make import EnvName, make_env, name_of, nearest, register_ale
-from lit_rl.envs.spaces import Spaces, check_observation, storage
+from lit_rl.envs.spaces import Spaces, check_observation, describe, storage
 from lit_rl.errors import EnvError, UsageError
 
 if TYPE_CHECKING:  # they take parameters only from Gymnasium 1.3 on
@@ -88,6 +88,8 @@ def probe(env: EnvName, env_config: dict[str, Any]) -> Spaces:
         spaces = Spaces(made.observation_space, made.action_space)
         for space in (spaces.observation, spaces.action):
             storage(space)
+        if isinstance(spaces.action, gym.spaces.Box) and 0 in spaces.action.shape:
+            raise UsageError(f"the action_space {describe(spaces.action)} holds no action; give it at least one number")
         check_observation(spaces.observation, made.reset(seed=0)[0])
     except UsageError as error:
         raise UsageError(f"{name_of(env)}: {error}") from None
@@ -103,11 +105,11 @@ def _make_native(env: EnvName, env_config: dict[str, Any], num_envs: int) -> Vec
     try:
         return gym.make_vec(env, num_envs, vectorization_mode="vector_entry_point", **env_config)
     except gym.error.UnregisteredEnv as error:
-        raise UsageError(f"env {env}: {str(error).rstrip('.')}. {nearest(env)}") from None
+        raise UsageError(f"--env {env}: {str(error).rstrip('.')}. {nearest(env)}") from None
     except (gym.error.Error, ImportError) as error:
         raise UsageError(f"vector_env native: {str(error).rstrip('.')}; choose sync or async") from None
     except TypeError as error:
-        raise UsageError(f"env_config does not fit the native {env}: {error}") from None
+        raise UsageError(f"--env_config does not fit the native {env}: {error}") from None
 
 
 class _NativeGuard(_VectorWrapper):

@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 def make_activation(name: str) -> nn.Module:
     """The activation called `name`; raises UsageError that lists the known ones."""
     if name not in ACTIVATIONS:
-        raise UsageError(f"unknown activation {name!r}; known: {', '.join(ACTIVATIONS)}")
+        raise UsageError(f"--activation {name} is unknown; known: {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()
 
 

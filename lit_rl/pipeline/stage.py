@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, ProgressBar
+from pytorch_lightning.callbacks import Callback, Checkpoint, ProgressBar
 
 from lit_rl.algorithms import import_object
 from lit_rl.callbacks.best import START, BestCheckpoint
@@ -22,7 +22,7 @@ from lit_rl.data.config import EvalConfig
 from lit_rl.data.evaluation import STATISTICS
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.seeds import env_seed
-from lit_rl.errors import UsageError
+from lit_rl.errors import OWN, UsageError, in_one_line
 from lit_rl.lit_policy import PREFIXES, LitPolicy
 from lit_rl.loggers.make import make_logger
 from lit_rl.loggers.records import Records, read_rows
@@ -85,20 +85,28 @@ def build_policy(stage: StageSettings, data: ExperienceDataModule, number: int, 
     """
     make = LitPolicy if stage.module is None else find_module(stage.module)
     max_steps = stage.trainer.get("max_steps", -1)
-    policy = make(
-        stage.algo,
-        data.spaces,
-        stage=number,
-        average_weights=stage.evaluation.average_weights,
-        max_updates=None if max_steps == -1 else max_steps,
-        max_env_steps=stage.limits.total_timesteps,
-        **{field.name: getattr(stage.algorithm, field.name) for field in fields(stage.algorithm)},
-    )
+    try:
+        policy = make(
+            stage.algo,
+            data.spaces,
+            stage=number,
+            average_weights=stage.evaluation.average_weights,
+            max_updates=None if max_steps == -1 else max_steps,
+            max_env_steps=stage.limits.total_timesteps,
+            **{field.name: getattr(stage.algorithm, field.name) for field in fields(stage.algorithm)},
+        )
+    except Exception as error:
+        if stage.module is None or isinstance(error, OWN):
+            raise
+        raise UsageError(f"--step2: module {stage.module} cannot be made: {in_one_line(error)}") from error
     monitor, _ = monitored(stage.evaluation, number)
-    if monitor.endswith("/success") and not data.reports_success(policy.best_policy):
-        known = ", ".join(name for name in _evaluated(number) if name != monitor)
-        raise UsageError(f"--monitor {monitor} is never logged: this environment reports no success; there are {known}")
-    _check_callbacks(stage.trainer.get("callbacks") or [], number)
+    callbacks = stage.trainer.get("callbacks") or []
+    _check_callbacks(callbacks, number, stage.module is not None)
+    watched = [("--monitor", monitor), *((_shown(c), c.monitor) for c in callbacks if hasattr(c, "monitor"))]
+    for shown, name in watched:
+        if name == f"{PREFIXES[number]}/success" and not data.reports_success(policy.best_policy):
+            known = ", ".join(other for other in _evaluated(number) if other != name)
+            raise UsageError(f"{shown} {name} is never logged: this environment reports no success; there are {known}")
     data.step_per_epoch = stage.data.step_per_epoch
     data.check(policy.algorithm, ranks)
     return policy
@@ -134,16 +142,32 @@ def monitored(evaluation: EvalConfig, number: int) -> tuple[str, Literal["max", 
     return monitor, mode
 
 
-def _check_callbacks(callbacks: list[Callback], number: int) -> None:
-    """Refuse a user's callback that waits for the other stage's evaluations: it would fail when that stage begins."""
+def _check_callbacks(callbacks: list[Callback], number: int, own_module: bool) -> None:
+    """Refuse a user's callback that waits for what is never logged: it would fail once the stage has begun."""
+    # code of the user's own may log what it likes
+    foreign = own_module or any(not hasattr(c, "monitor") and not _is_lightnings(c) for c in callbacks)
     for callback in callbacks:
         monitor = getattr(callback, "monitor", None)
-        prefix = monitor.split("/")[0] if isinstance(monitor, str) else None
+        if not isinstance(monitor, str):
+            continue
+        prefix = monitor.split("/")[0]
         if prefix in PREFIXES.values() and prefix != PREFIXES[number]:
             raise UsageError(
-                f"--callbacks: {type(callback).__name__} monitors {monitor}, and stage {number} logs {PREFIXES[number]}/*: "
+                f"{_shown(callback)} {monitor}, and stage {number} logs {PREFIXES[number]}/*: "
                 "give the callbacks of stage 2 in --step2 '{\"callbacks\": [...]}'"
             )
+        counts = isinstance(callback, Checkpoint) and monitor in ("epoch", "step")
+        if not (foreign or counts or prefix == "Train" or monitor in _evaluated(number)):
+            known = ", ".join([*_evaluated(number), "Train/return", "Train/length", "Train/<what its updates log>"])
+            raise UsageError(f"{_shown(callback)} {monitor}, which is never logged; there are {known}")
+
+
+def _shown(callback: Callback) -> str:
+    return f"--callbacks: {type(callback).__name__} monitors"
+
+
+def _is_lightnings(callback: Callback) -> bool:
+    return type(callback).__module__.startswith(("pytorch_lightning.", "lightning."))
 
 
 def _evaluated(number: int) -> list[str]:

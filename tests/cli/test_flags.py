@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 
+import numpy as np
 import pytest
 from typed import Clashing, TwoRates, resolved, settings
 
@@ -56,6 +57,9 @@ def test_defaults_are_those_of_the_dataclasses(parser):
         ("env", "123", "123"),
         ("env_config", "{a: 1e-3, b: x}", {"a": 0.001, "b": "x"}),
         ("hidden_sizes", (64, 32), [64, 32]),
+        ("hidden_sizes", np.array([64, 32]), [64, 32]),
+        ("n_step", np.int64(3), 3),
+        ("gamma", np.float32(0.5), 0.5),
         ("max_time", "10:00:00:00", "10:00:00:00"),
         ("max_time", datetime.timedelta(hours=1), datetime.timedelta(hours=1)),
         ("val_check_interval", "0.5", 0.5),
@@ -89,6 +93,7 @@ def test_values_are_read_as_their_types(parser, name, typed, value):
         ("callbacks", "nope", "--callbacks 'nope' is not allowed: give [Callback, ...] or Callback or null"),
         ("callbacks", {"class_path": "Timer", "init_args": {"foo": 1}}, "Option 'foo' is not accepted"),
         ("lr", object(), "--lr <object object"),
+        ("callbacks", [object()], "--callbacks [<object object"),
     ],
 )
 def test_wrong_types_are_refused_with_what_is_allowed(parser, name, typed, message):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
+import yaml
 
 from lit_rl.cli import main
 
@@ -101,6 +103,11 @@ def test_what_was_evaluated_before_the_first_update_is_kept_too(tmp_path):
             {"callbacks": [watching("EarlyStopping", "Eval/return")], "two_steps": True},
             "EarlyStopping monitors Eval/return, and stage 2 logs Step2Eval/*",
         ),
+        (
+            {"callbacks": [watching("EarlyStopping", "foo")]},
+            "EarlyStopping monitors foo, which is never logged; there are Eval/return",
+        ),
+        ({"callbacks": [watching("EarlyStopping", "Eval/success")]}, "this environment reports no success; there are"),
     ],
     ids=lambda x: json.dumps(x) if isinstance(x, dict) else "",
 )
@@ -109,6 +116,107 @@ def test_what_cannot_work_is_one_line_and_nothing_is_created(settings, message, 
     found = capsys.readouterr().err
     assert found.startswith("lit-rl: error: ") and found.count("\n") == 1 and message in found
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def own_broken(tmp_path, monkeypatch):
+    """Modules of algorithms that each break one thing."""
+    (tmp_path / "own_syntax.py").write_text("def (:\n")
+    (tmp_path / "own_raises.py").write_text("1 / 0\n")
+    (tmp_path / "own_broken.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    for name in ("own_syntax", "own_raises", "own_broken"):
+        sys.modules.pop(name, None)
+
+
+OWN = """
+from dataclasses import dataclass
+from lit_rl import LitPolicy
+from lit_rl.algorithms.base import AlgorithmConfig
+from lit_rl.algorithms.pg import PG
+
+class Raising(PG):
+    def __init__(self, spaces, config):
+        raise ValueError("my mistake")
+
+class Signature(PG):
+    def __init__(self, spaces):
+        pass
+
+class NoPlan(PG):
+    @property
+    def plan(self):
+        raise NotImplementedError
+
+class NonePlan(PG):
+    plan = None
+
+class Odd(PG):
+    Config = dict
+
+class Undecorated(PG):
+    class Config(AlgorithmConfig):
+        mine: int = 3
+
+class Unreadable(PG):
+    @dataclass
+    class Config(AlgorithmConfig):
+        mine: "Nowhere" = 3
+
+class Update(PG):
+    def update(self, batch, optimize, progress):
+        return {}["my mistake"]
+
+class Policy(LitPolicy):
+    def __init__(self, *args, **settings):
+        raise ValueError("my mistake")
+"""
+
+
+@pytest.mark.usefixtures("own_broken")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"algo": "own_syntax:X"}, "--algo own_syntax:X cannot be imported: SyntaxError: invalid syntax"),
+        ({"algo": "own_raises:X"}, "cannot be imported: ZeroDivisionError: division by zero (own_raises.py, line 1)"),
+        ({"algo": "own_broken:Raising"}, "ValueError: my mistake (own_broken.py, line "),
+        ({"algo": "own_broken:Signature"}, "cannot be made as Signature(spaces, config): TypeError"),
+        ({"algo": "own_broken:NoPlan"}, "own_broken:NoPlan has no plan"),
+        ({"algo": "own_broken:NonePlan"}, "own_broken:NonePlan has the plan None"),
+        ({"algo": "own_broken:Odd"}, "its Config is no dataclass that inherits from AlgorithmConfig"),
+        ({"algo": "own_broken:Undecorated"}, "add @dataclass"),
+        ({"algo": "own_broken:Unreadable"}, "its Config cannot be read: NameError"),
+        ({"two_steps": True, "step2": {"algo": "own_syntax:X"}}, "SyntaxError"),
+        (
+            {"two_steps": True, "step2": {"module": "own_raises:X"}},
+            "--step2: module own_raises:X cannot be imported: ZeroDiv",
+        ),
+        (
+            {"two_steps": True, "step2": {"module": "own_broken:Policy"}},
+            "--step2: module own_broken:Policy cannot be made",
+        ),
+        ({"two_steps": True, "step2": {1: 2}}, "--step2: 1 is no setting"),
+    ],
+    ids=str,
+)
+def test_code_of_ones_own_that_is_broken_is_one_line_and_nothing_is_created(settings, message, tmp_path, capsys):
+    typed = {"env": "short_env:Short", "accelerator": "cpu", "max_epochs": 1, "step_per_epoch": 16}
+    argv = ["train", "--output_dir", str(tmp_path / "out"), "--config", yaml.dump(typed | {"algo": "PG"} | settings)]
+    assert main(argv) == 2
+    found = capsys.readouterr().err
+    assert found.startswith("lit-rl: error: ") and found.count("\n") == 1 and message in found
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("own_broken")
+def test_an_update_of_ones_own_that_raises_is_named_with_its_traceback(tmp_path, capsys):
+    typed = {"env": "short_env:Short", "accelerator": "cpu", "max_epochs": 1, "step_per_epoch": 16, "logger": "false"}
+    argv = ["train", "--output_dir", str(tmp_path / "out"), "--config", yaml.dump(typed)]
+    assert main([*argv, "--algo", "own_broken:Update"]) == 1
+    found = capsys.readouterr().err
+    assert "lit-rl: error: own_broken:Update raised KeyError in update 1, env step 16: 'my mistake'\n" in found
+    assert 'return {}["my mistake"]' in found and "lit_policy.py" not in found
 
 
 def test_torchruns_processes_are_the_devices(monkeypatch, tmp_path, capsys):

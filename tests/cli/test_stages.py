@@ -48,7 +48,7 @@ def test_the_learning_rate_of_stage_2_is_three_tenths_of_the_last_one():
         ([], 1e-4),  # tuned
         (["--lr_2", "5e-5"], 5e-5),
         (["--lr_2", "5e-5", "--lr", "1"], 5e-5),
-        (["--lr_2", "5e-5", "--step2", "{lr: 7e-5}"], 7e-5),
+        (["--step2", "{lr: 7e-5}"], 7e-5),
         (["--step2", "{lr: [[0, 2.0], [9, 1.0]]}"], [[0, 2.0], [9, 1.0]]),
         (["--lr_2", "null"], 0.3e-3),
     ],
@@ -236,3 +236,18 @@ def test_tuned_sizes_are_adapted_too():
 def test_typed_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(argv, message):
     with pytest.raises(UsageError, match=message):
         settings(*PLAIN, *argv)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--lr_2", "5e-5", "--step2", "{lr: 7e-5}"], "--lr_2 5e-05 and --step2 with lr 7e-05 contradict each other"),
+        (["--step2", "{algo: DQN, run: DQN}"], "--step2: run and algo say the same"),
+        (["--max_epochs_2", "-3"], "--max_epochs_2 -3 is out of range"),
+        (["--max_epochs", "-5"], "--max_epochs -5 is out of range"),
+        (["--config", "{seed: true}"], r"--seed true \(in the inline config\) is not allowed: give a whole number"),
+    ],
+)
+def test_a_line_says_what_is_wrong(argv, message):
+    with pytest.raises(UsageError, match=message):
+        second(*argv)

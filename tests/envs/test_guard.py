@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import signal
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -68,14 +70,44 @@ def test_an_env_that_exits_does_not_end_the_run():
         env.step(0)
 
 
-def test_ctrl_c_passes_through():
-    class Interrupted(tiny_envs.Counting):
-        def step(self, action):
-            raise KeyboardInterrupt
+def test_ctrl_c_passes_through_and_what_an_env_raises_like_it_does_not():
+    class Raising(tiny_envs.Counting):
+        def __init__(self, error):
+            super().__init__()
+            self.error = error
 
-    env = make_env(Interrupted, {})
+        def step(self, action):
+            raise self.error
+
+    def step(error):
+        env = make_env(Raising, {"error": error})
+        env.reset(seed=0)
+        env.step(0)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            step(KeyboardInterrupt())
+        signal.signal(signal.SIGINT, lambda *_: None)  # as a run has one, which raises no KeyboardInterrupt
+        with pytest.raises(EnvError, match="raised KeyboardInterrupt"):
+            step(KeyboardInterrupt())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with pytest.raises(EnvError, match="raised GeneratorExit"):
+        step(GeneratorExit())
+
+
+def test_an_observation_outside_a_discrete_space_is_named():
+    class Leaving(tiny_envs.Counting):
+        observation_space = gym.spaces.Discrete(3)
+
+        def obs(self):
+            return self.t + 1
+
+    env = make_env(Leaving, {"length": 9})
     env.reset(seed=0)
-    with pytest.raises(KeyboardInterrupt):
+    env.step(0)
+    with pytest.raises(EnvError, match=r"env 0, step 2 .* its observation 3 lies outside Discrete\(3\)"):
         env.step(0)
 
 

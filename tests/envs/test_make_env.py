@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import tiny_envs
 
@@ -117,3 +118,40 @@ def test_probe_refuses_what_contradicts_itself_or_cannot_be_kept():
         probe(tiny_envs.WrongShape, {})
     with pytest.raises(UsageError, match="Texting: Text spaces are not supported"):
         probe(tiny_envs.Texting, {})
+
+
+class Outside(tiny_envs.Counting):
+    observation_space = gym.spaces.Discrete(3)
+
+    def obs(self):
+        return 3
+
+
+class NoInfo(tiny_envs.Counting):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0], None
+
+
+class NoMetadata(tiny_envs.Counting):
+    metadata = None
+
+
+class NoAction(tiny_envs.Counting):
+    action_space = gym.spaces.Box(-1, 1, (0,), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("env", "env_config", "message"),
+    [
+        (Outside, {}, r"the value 3 lies outside Discrete\(3\)"),
+        (NoInfo, {}, "its info is None; give a dict"),
+        (NoMetadata, {}, "its metadata is None; give a dict"),
+        (NoAction, {}, r"the action_space Box\(0,\) float32 holds no action"),
+        ("CartPole-v1", {"max_episode_steps": "x"}, "max_episode_steps"),
+        (":x", {}, "--env :x names no module"),
+    ],
+)
+def test_an_env_that_breaks_the_rules_is_one_line_before_anything_is_made(env, env_config, message):
+    with pytest.raises((UsageError, EnvError), match=message) as caught:
+        probe(env, env_config)
+    assert "\n" not in str(caught.value)
