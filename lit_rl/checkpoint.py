@@ -73,6 +73,11 @@ def load(path: str | Path) -> dict[str, Any]:
     hyper_parameters = checkpoint.get("hyper_parameters")
     if not isinstance(hyper_parameters, dict) or not isinstance(hyper_parameters.get("lit_rl"), dict):
         raise UsageError(f"{path} is a checkpoint, but not one of lit_rl's: it does not say which algorithm it holds")
+    weights = checkpoint.get("state_dict")
+    if not isinstance(weights, dict) or not all(
+        isinstance(name, str) and isinstance(weight, Tensor) for name, weight in weights.items()
+    ):
+        raise UsageError(f"{path} is damaged: its state_dict holds something else than weights by name")
     return checkpoint
 
 
@@ -85,9 +90,14 @@ def find_last(folder: str | Path) -> tuple[Path, dict[str, Any], list[str]] | No
     for path in (Path(folder) / LAST, Path(folder) / PREVIOUS):
         if path.exists():
             try:
-                return path, load(path), problems
+                checkpoint = load(path)
             except UsageError as error:
                 problems.append(str(error))
+                continue
+            if missing := [part for part in ("progress", "epoch", "optimizer_states") if part not in checkpoint]:
+                problems.append(f"{path} is no full checkpoint: it has no {missing[0]}")
+                continue
+            return path, checkpoint, problems
     if problems:
         raise UsageError("; ".join(problems))
     return None
@@ -115,6 +125,18 @@ def check_finite(saved: dict[str, Tensor], path: str | Path | None = None) -> No
     for name, weight in saved.items():
         if weight.is_floating_point() and not torch.isfinite(weight).all():
             raise UsageError(f"{path or 'the checkpoint'} holds NaN or infinity in {name}")
+
+
+@contextlib.contextmanager
+def describing(path: str | Path) -> Iterator[None]:
+    """Around the making of what the checkpoint at ``path`` describes: whatever its settings make fail is a UsageError."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{path} cannot be loaded: {error}") from error
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        raise UsageError(f"{path} holds settings that cannot be used: {reason}") from error
 
 
 @contextlib.contextmanager

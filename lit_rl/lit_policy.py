@@ -19,7 +19,7 @@ from lit_rl import __version__
 from lit_rl.algorithms import algorithm_name, is_own, make_algorithm, saved_algorithm
 from lit_rl.algorithms.base import Algorithm, Progress, Updated
 from lit_rl.callbacks.stop import end_fit
-from lit_rl.checkpoint import check_finite, load, misfit, rng_state, set_rng_state
+from lit_rl.checkpoint import check_finite, describing, load, misfit, rng_state, set_rng_state
 from lit_rl.data.evaluation import EpisodeStatistics
 from lit_rl.data.experience import Experience
 from lit_rl.data.transitions import Episode
@@ -306,10 +306,11 @@ class LitPolicy(pl.LightningModule):
         """
         checkpoint = load(checkpoint_path)
         about = checkpoint["hyper_parameters"]["lit_rl"]
-        settings = {"spaces": about["spaces"], "average_weights": about["average_weights"], "stage": about["stage"]}
         if "algo" not in overrides:
-            settings["algo"] = saved_algorithm(about["algo"], checkpoint_path)
-        policy = cls(**(settings | about["config"] | overrides))
+            overrides["algo"] = saved_algorithm(about.get("algo"), checkpoint_path)
+        with describing(checkpoint_path):
+            settings = {name: about[name] for name in ("spaces", "average_weights", "stage")}
+            policy = cls(**(settings | about["config"] | overrides))
         policy.load_weights(checkpoint["state_dict"])
         return policy
 

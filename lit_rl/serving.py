@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from lit_rl.algorithms import make_algorithm, saved_algorithm
-from lit_rl.checkpoint import check_finite, load, misfit
+from lit_rl.checkpoint import check_finite, describing, load, misfit
 from lit_rl.envs.spaces import Spaces, cast_observation
 from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
@@ -72,8 +72,10 @@ def load_policy(path: str | Path) -> LoadedPolicy:
     """
     checkpoint = load(path)
     about: dict[str, Any] = checkpoint["hyper_parameters"]["lit_rl"]
-    spaces = Spaces.from_plain(about["spaces"])
-    policy = make_algorithm(saved_algorithm(about["algo"], path), spaces, about["config"]).policy
+    algorithm = saved_algorithm(about.get("algo"), path)
+    with describing(path):
+        spaces = Spaces.from_plain(about["spaces"])
+        policy = make_algorithm(algorithm, spaces, about["config"]).policy
     weights = checkpoint["state_dict"]
     prefix = "average." if any(name.startswith("average.") for name in weights) else "algorithm.policy."
     own = {name.removeprefix(prefix): x for name, x in weights.items() if name.startswith(prefix)}

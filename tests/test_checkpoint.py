@@ -222,6 +222,9 @@ def test_what_is_no_checkpoint_of_ours_is_refused_with_the_reason(tmp_path: Path
     assert "it holds a list" in refused(tmp_path / "list.ckpt")
     torch.save({"state_dict": {}, "hyper_parameters": {"lr": 1.0}}, tmp_path / "foreign.ckpt")
     assert "not one of lit_rl's" in refused(tmp_path / "foreign.ckpt")
+    for odd in (None, [1], {"a": 1}, {1: torch.zeros(1)}):
+        torch.save(ours(state_dict=odd), tmp_path / "odd.ckpt")
+        assert "something else than weights by name" in refused(tmp_path / "odd.ckpt")
     torch.save({"state_dict": {}}, tmp_path / "foreign.ckpt")
     assert "not one of lit_rl's" in refused(tmp_path / "foreign.ckpt")
 

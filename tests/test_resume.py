@@ -16,7 +16,8 @@ import lit_rl
 from lit_rl.checkpoint import find_last, load, rng_state, set_rng_state
 from lit_rl.cli import main
 from lit_rl.errors import UsageError
-from lit_rl.pipeline.resume import find_resume
+from lit_rl.pipeline import read_summary
+from lit_rl.pipeline.resume import find_resume, read_config
 
 TINY: dict[str, Any] = RUN | {
     "env": "tiny_runs:Signs",
@@ -295,13 +296,34 @@ def test_a_cut_checkpoint_is_passed_over_for_the_one_before(run: Path, capsys: p
     assert "passing it over" in capsys.readouterr().out
 
 
-def test_a_checkpoint_with_a_flipped_byte_is_passed_over(run: Path) -> None:
+def test_a_checkpoint_with_flipped_bytes_is_passed_over(run: Path) -> None:
     path = run / "stage2" / "last.ckpt"
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
+    for place in range(len(content) // 2, len(content) // 2 + 200):  # more than what is between two tensors
+        content[place] ^= 1
     path.write_bytes(content)
     resume = find_resume(run)
     assert resume is not None and resume.path.name == "previous.ckpt" and "is damaged" in resume.problems[0]
+
+
+def test_a_file_of_weights_in_the_place_of_a_full_checkpoint_is_passed_over(run: Path) -> None:
+    shutil.copy(run / "best.ckpt", run / "stage2" / "last.ckpt")
+    resume = find_resume(run)
+    assert resume is not None and resume.path.name == "previous.ckpt" and "no full checkpoint" in resume.problems[0]
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[1]", b"[" * 100_000])
+def test_a_damaged_summary_of_stage_1_is_null_and_said(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_bytes(content)
+    with pytest.warns(UserWarning, match="summary.json cannot be read"):
+        assert read_summary(tmp_path / "summary.json") is None
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[1]", b"[" * 100_000])
+def test_a_damaged_config_is_one_line(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(UsageError, match="config.json cannot be read"):
+        read_config(tmp_path)
 
 
 def test_a_hostile_checkpoint_runs_nothing_and_is_passed_over(run: Path, tmp_path: Path) -> None:

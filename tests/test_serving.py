@@ -111,6 +111,25 @@ def test_a_file_that_is_none_is_one_clear_line(tmp_path, saved):
 
 
 @pytest.mark.parametrize("load", [load_policy, LitPolicy.load_from_checkpoint])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"config": {"no_setting": 1}}, "x.ckpt cannot be loaded: DQN has no setting no_setting"),
+        ({"config": {"hidden_sizes": "wide"}}, "x.ckpt holds settings that cannot be used"),
+        ({"config": 3}, "x.ckpt holds settings that cannot be used"),
+        ({"spaces": [1]}, "x.ckpt (holds settings that cannot be used|cannot be loaded)"),
+        ({"algo": None}, "x.ckpt does not say which algorithm it holds"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_one_clear_line(load, settings, message, saved, tmp_path):
+    checkpoint = torch.load(saved[1], weights_only=True)
+    checkpoint["hyper_parameters"]["lit_rl"] |= settings
+    torch.save(checkpoint, tmp_path / "x.ckpt")
+    with pytest.raises(UsageError, match=message):
+        load(tmp_path / "x.ckpt")
+
+
+@pytest.mark.parametrize("load", [load_policy, LitPolicy.load_from_checkpoint])
 def test_a_file_imports_no_module(load, saved, tmp_path, monkeypatch):
     (tmp_path / "trap_of_a_file.py").write_text("from lit_rl.algorithms.dqn import DQN as Own\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -119,15 +119,17 @@ class Records(Checkpoint):
 
 
 def read_rows(folder: str | Path) -> list[Row]:
-    """The rows of ``result.json``, oldest first, up to the first line that was not written whole."""
+    """The rows of ``result.json``, oldest first, up to the first line that was not written whole or is no row."""
     path = Path(folder) / RESULT
     rows: list[Row] = []
     for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
         if not line.endswith(b"\n") or not isinstance(row, dict):
+            break
+        if not all(isinstance(row.get(name), int | float) for name in FIXED):
             break
         rows.append(row)
     return rows
@@ -139,11 +141,12 @@ def truncate_to(folder: str | Path, rows: int) -> int:
     Warns when there are fewer; raises UsageError when a file cannot be changed.
     """
     result, progress = Path(folder) / RESULT, Path(folder) / PROGRESS
-    there = _keep_lines(result, rows)
+    there = _keep_lines(result, min(rows, len(read_rows(folder))))
     if there < rows:
         rank_zero_warn(f"{result} has {there} rows and the checkpoint counts {rows}: the others are lost")
     header = _header(progress)
-    if _keep_lines(progress, there + 1 if there else 0) < there + 1 and there:
+    kept = _keep_lines(progress, there + 1 if there else 0)
+    if there and (kept < there + 1 or header is None or not _is_text(progress)):
         _write_table(Path(folder), header or [*FIXED, *EXPECTED])
     return there
 
@@ -199,9 +202,20 @@ def _columns(row: Row, two_steps: bool) -> list[str]:
 def _header(path: Path) -> list[str] | None:
     if not path.exists():
         return None
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(path, "rb") as file:
         line = file.readline()
-    return next(csv.reader([line])) if line.endswith("\n") else None
+    try:
+        return next(csv.reader([line.decode()])) if line.endswith(b"\n") else None
+    except (ValueError, csv.Error):  # damaged: the table is written anew
+        return None
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        path.read_bytes().decode()
+    except ValueError:
+        return False
+    return True
 
 
 def _json_line(row: Row) -> bytes:

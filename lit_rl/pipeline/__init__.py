@@ -11,7 +11,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities import rank_zero_only
+from pytorch_lightning.utilities import rank_zero_only, rank_zero_warn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from lit_rl.callbacks.interrupt import CTRL_C, TERMINATED, Interrupts, Quit
@@ -130,8 +130,17 @@ def _go_on(folder: Path, first: LitPolicy, second: LitPolicy | None) -> Resume |
 
 
 def read_summary(path: Path) -> dict[str, Any] | None:
-    """The summary of a stage that an earlier process has ended; None where somebody removed it."""
-    return json.loads(path.read_text("utf-8")) if path.exists() else None
+    """The summary of a stage that an earlier process has ended; None where it was removed or, with a warning, damaged."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        rank_zero_warn(f"{path} cannot be read: the summary of the run will have nothing of that stage")
+        return None
+    return found
 
 
 def write_on_first_rank(stage: Stage, path: Path) -> None:

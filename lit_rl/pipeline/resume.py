@@ -104,7 +104,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         found = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     if not isinstance(found, dict):
         raise UsageError(f"{path} cannot be read: it holds no settings")

@@ -166,6 +166,28 @@ def test_cutting_keeps_whole_rows_and_mends_the_table(tmp_path: Path) -> None:
     assert truncate_to(tmp_path / "nowhere", 0) == 0
 
 
+@pytest.mark.parametrize("line", [b'{"stage": 1}', b'{"stage": 1, "epoch": null}', b"[" * 100_000])
+def test_a_line_that_is_no_row_is_cut_with_all_behind_it(line: bytes, tmp_path: Path) -> None:
+    fit(CountingModule(), 3, [Records(tmp_path)])
+    first, _, last = (tmp_path / "result.json").read_bytes().splitlines(keepends=True)
+    (tmp_path / "result.json").write_bytes(first + line + b"\n" + last)
+    assert len(read_rows(tmp_path)) == 1
+    with pytest.warns(UserWarning, match="has 1 rows and the checkpoint counts 3"):
+        truncate_to(tmp_path, 3)
+    assert (tmp_path / "result.json").read_bytes() == first
+    assert len(table(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("place", [3, -9])
+def test_a_table_with_bad_bytes_is_written_anew(place: int, tmp_path: Path) -> None:
+    fit(CountingModule(), 2, [Records(tmp_path)])
+    content = bytearray((tmp_path / "progress.csv").read_bytes())
+    content[place] = 0xFF
+    (tmp_path / "progress.csv").write_bytes(content)
+    assert truncate_to(tmp_path, 2) == 2
+    assert [row["epoch"] for row in table(tmp_path)] == ["0", "1"]
+
+
 @pytest.mark.parametrize("room", range(60, 700, 40))
 def test_full_disk_leaves_the_same_whole_rows_in_both_files(tmp_path: Path, room: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
