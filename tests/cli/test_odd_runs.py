@@ -188,8 +188,14 @@ class Policy(LitPolicy):
         ({"algo": "own_broken:Undecorated"}, "add @dataclass"),
         ({"algo": "own_broken:Unreadable"}, "its Config cannot be read: NameError"),
         ({"two_steps": True, "step2": {"algo": "own_syntax:X"}}, "SyntaxError"),
-        ({"two_steps": True, "step2": {"module": "own_raises:X"}}, "--step2: module own_raises:X cannot be imported: ZeroDiv"),
-        ({"two_steps": True, "step2": {"module": "own_broken:Policy"}}, "--step2: module own_broken:Policy cannot be made"),
+        (
+            {"two_steps": True, "step2": {"module": "own_raises:X"}},
+            "--step2: module own_raises:X cannot be imported: ZeroDiv",
+        ),
+        (
+            {"two_steps": True, "step2": {"module": "own_broken:Policy"}},
+            "--step2: module own_broken:Policy cannot be made",
+        ),
         ({"two_steps": True, "step2": {1: 2}}, "--step2: 1 is no setting"),
     ],
     ids=str,
