@@ -31,7 +31,7 @@ def test_an_mlp_without_layers_is_the_identity():
 
 
 def test_an_unknown_activation_is_refused_with_the_known_ones():
-    with pytest.raises(UsageError, match="'rleu'; known: relu, tanh, elu, gelu, silu"):
+    with pytest.raises(UsageError, match="--activation rleu is unknown; known: relu, tanh, elu, gelu, silu"):
         mlp([1, 1, 1], "rleu")
 
 
