@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from kill_campaign import RUN, TIMES, curve, differences, finish, kill_once, outcome
+from tensorboard.summary.writer import event_file_writer
 
 import lit_rl
 from lit_rl.checkpoint import find_last, load, rng_state, set_rng_state
@@ -33,6 +34,8 @@ TINY: dict[str, Any] = RUN | {
 
 def train(folder: Path, resume: bool = False, **settings: Any) -> dict[str, Any]:
     """A run in this process, or its continuation."""
+    # TensorBoard reads files of one second by the number in their names, as text: 9 after 10. A run of its own begins at 0.
+    event_file_writer._global_uid = event_file_writer.AtomicCounter(0)
     return lit_rl.train(output_dir=str(folder.parent), experiment_name=folder.name, resume=resume, **settings)
 
 
