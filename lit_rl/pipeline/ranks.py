@@ -29,6 +29,7 @@ SECONDS_TO_END = 10.0  # for a rank that is told by a failed collective that ano
 SECONDS_FOR_THE_FIRST = 3.0  # for the first rank to say what a later one is about to say
 ANYWHERE = timedelta(minutes=30)  # a rank may wait this long for the others, as in torch's process groups
 
+STARTER = "LIT_RL_STARTED_BY"  # rank and process id of the rank that started this one
 _BROKEN = re.compile(r"gloo|nccl|TCPStore|connection (was )?(closed|reset|refused)|broken pipe|by peer", re.IGNORECASE)
 
 _current: Ranks | None = None
@@ -90,6 +91,10 @@ class Ranks:
             if self._launches:  # a strategy for several ranks with one of them
                 self._connect()
             return make()
+        if STARTER in os.environ:  # known before the store is, which may have gone with it
+            rank, pid = map(int, os.environ[STARTER].split())
+            self._pids[rank] = pid
+        threading.Thread(target=self._watch, name="ranks", daemon=True).start()
         store, key = self._connect(), f"{self._run}/first"
         if self.rank == 0:
             try:
@@ -100,7 +105,6 @@ class Ranks:
         if self._launches:
             self._launch()
         store.set(f"{self._run}/pid/{self.rank}", f"{os.getpid()} {socket.gethostname()}")
-        threading.Thread(target=self._watch, name="ranks", daemon=True).start()
         said: str = store.get(key).decode()
         what, _, word = said.partition(" ")
         if what == "error":
@@ -147,6 +151,7 @@ class Ranks:
         for local_rank in range(1, self.place.local_world):
             rank = self.place.rank + local_rank
             environment = os.environ | {"LOCAL_RANK": str(local_rank), "RANK": str(rank)}
+            environment[STARTER] = f"{self.rank} {os.getpid()}"
             # A session of its own: Ctrl-C and signals to the group are for the first rank, which tells the others.
             _started[rank] = subprocess.Popen(
                 [sys.executable, *sys.orig_argv[1:]], env=environment, stdin=subprocess.DEVNULL, start_new_session=True

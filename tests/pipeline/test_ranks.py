@@ -87,6 +87,21 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def have_ended(pids: list[int]) -> bool:
+    """Whether they have; a process closes its pipes a moment before."""
+    deadline = time.monotonic() + 10
+    while (alive := any(map(is_alive, pids))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not alive
+
+
+def started_ranks(pid: int) -> list[int]:
+    """The ranks that this one has started."""
+    file = Path(f"/proc/{pid}/task/{pid}/children")
+    found = file.read_text().split() if file.exists() else []
+    return [int(child) for child in found if b"LOCAL_RANK=1" in Path(f"/proc/{child}/environ").read_bytes()]
+
+
 def alone() -> ExperienceDataModule:
     """The data of these runs on a single rank."""
     return ExperienceDataModule(Signs, {"length": 8}, episode_per_test=5, test_episodes=7, num_test_envs=3)
@@ -144,6 +159,17 @@ SLOW = pytest.mark.slow  # one of each kind is enough while working
 
 
 @pytest.mark.slow
+def test_no_rank_outlives_the_one_that_started_it(start, tmp_path):
+    run = start("--devices", "2", *SMALL)
+    while not (ranks := started_ranks(run.process.pid)):
+        time.sleep(0.02)
+    run.process.kill()  # before the other one has found it
+    code, _, err = run.end(90)
+    assert code == -signal.SIGKILL and have_ended(ranks)
+    assert f"rank 0 (process {run.process.pid}) has ended" in err
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--experiment_name", "there"], ["--gamma", "2"], ["--devices", "3"]], ids=str)
 def test_torchrun_with_a_wrong_flag_says_so_once(start, tmp_path, arguments):
     (tmp_path / "output" / "there").mkdir(parents=True)
@@ -161,7 +187,7 @@ def test_a_rank_that_dies_ends_the_run_with_its_name(start, victim):
     os.kill(pids[victim], signal.SIGKILL)
     code, _, err = run.end(60)
     assert time.monotonic() - began < 60 and code == (1 if victim else -signal.SIGKILL)
-    assert not any(map(is_alive, pids))
+    assert have_ended(pids)
     (message,) = errors(err)
     how = "was ended by SIGKILL" if victim else "has ended"
     assert f"rank {victim} (process {pids[victim]}) {how}" in message and "Traceback" not in err
