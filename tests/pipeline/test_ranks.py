@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rank_witness import Witness
 from tiny_runs import DQN, Signs, make_trainer
 
 from lit_rl.checkpoint import load
@@ -22,7 +23,16 @@ ROOT = Path(__file__).parents[2]
 TRAIN = str(ROOT / "train.py")
 QUIET = ["--accelerator", "cpu", "--logger", "false", "--enable_progress_bar", "false"]
 SMALL = [f"--{name}={json.dumps(value)}" for name, value in DQN.items()] + [
-    *("--algo", "rank_witness:Witness", "--env", "rank_witness:Fragile", "--num_envs", "2", "--max_epochs", "2"),
+    *(
+        "--algo",
+        f"{Witness.__module__}:Witness",
+        "--env",
+        "rank_witness:Fragile",
+        "--num_envs",
+        "2",
+        "--max_epochs",
+        "2",
+    ),
     *("--step_per_epoch", "40", "--episode_per_test", "5", "--num_test_envs", "2", "--test_episodes", "7"),
 ]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
