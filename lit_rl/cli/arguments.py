@@ -101,9 +101,13 @@ def read_config(text: str) -> tuple[dict[Any, Any], str]:
     inline = text.lstrip().startswith(("{", "[")) or "\n" in text or ": " in text
     shown = "the inline config" if inline else text
     try:
+        if not inline and Path(text).is_char_device():
+            raise OSError(0, "it is a device, not a file")
         found = load_yaml(text if inline else Path(text).read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"--config {text} cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise UsageError(f"--config: {shown} is nested too deep") from None
     except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"--config: {shown} is neither YAML nor JSON: {' '.join(str(error).split())}") from None
     if found is None:

@@ -324,8 +324,16 @@ def try_out(trainer: Mapping[str, Any]) -> pl.Trainer:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return pl.Trainer(**kwargs | {"logger": False})
+            made = pl.Trainer(**kwargs | {"logger": False})
     except (MisconfigurationException, ValueError, TypeError, RuntimeError, ImportError) as error:
         raise UsageError(f"Lightning's Trainer: {' '.join(str(error).split())}") from None
     finally:
         logger.disabled = disabled
+    environment = getattr(made.strategy, "cluster_environment", None)
+    if made.num_nodes > 1 and "MASTER_ADDR" not in os.environ:
+        if environment is None or not environment.creates_processes_externally:
+            raise UsageError(
+                f"--num_nodes {made.num_nodes} needs a cluster that starts a process on each node: use torchrun or SLURM, "
+                "or set MASTER_ADDR, MASTER_PORT and NODE_RANK"
+            )
+    return made

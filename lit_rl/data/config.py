@@ -8,13 +8,17 @@ from typing import Literal
 
 from lit_rl.errors import UsageError
 
+MOST = 2**31 - 1  # of anything that is counted
+
 
 def at_least(name: str, value: float, low: float) -> None:
-    """Refuse a number below ``low``, infinity and NaN by name."""
+    """Refuse a number below ``low`` or beyond all counting, infinity and NaN by name."""
     if value == math.inf:
         raise UsageError(f"--{name} {value} is out of range: it must be a finite number")
     if not value >= low:
         raise UsageError(f"--{name} {value} is out of range: it must be at least {low:g}")
+    if value > MOST:
+        raise UsageError(f"--{name} {value} is out of range: it must be at most {MOST}")
 
 
 @dataclass

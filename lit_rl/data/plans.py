@@ -83,6 +83,11 @@ class ReplayPlan:
 
     def fit(self, step_per_epoch: int, vector_step: int) -> ReplayPlan:
         check_buffer_size(self.buffer_size, vector_step)
+        rows = self.buffer_size // vector_step
+        if self.n_step > rows:
+            raise UsageError(
+                f"--n_step {self.n_step} is more than the {rows} env steps that the buffer keeps of an env"
+            )
         iteration = fit_iteration(self.steps_per_iteration, step_per_epoch, vector_step)
         collect = max(n for n in range(1, min(self.collect_per_step, iteration) + 1) if iteration % n == 0)
         return dataclasses.replace(self, steps_per_iteration=iteration, collect_per_step=collect)

@@ -116,6 +116,8 @@ class ReplayBuffer:
         for _ in range(n_step - 1):
             following = self._after(last)
             goes_on = self.is_transition[following] & ~self.ended[last]
+            if not goes_on.any():
+                break
             reward += torch.where(goes_on, discount * self.reward[following], 0.0)
             discount = torch.where(goes_on, discount * gamma, discount)
             last = torch.where(goes_on, following, last)

@@ -38,7 +38,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**32:
             raise UsageError(f"--seed {self.seed} is out of range: it must lie between 0 and {2**32 - 1}")
-        at_least("num_threads", self.num_threads, 1)
+        if not 1 <= self.num_threads <= 1024:
+            raise UsageError(f"--num_threads {self.num_threads} is out of range: it must lie between 1 and 1024")
         if not self.output_dir or not self.output_dir.isprintable():
             raise UsageError(
                 f"--output_dir {self.output_dir!r} must be the path of a folder, without control characters"
