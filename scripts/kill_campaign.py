@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tensorboard.summary.writer import event_file_writer
 
 from lit_rl.checkpoint import load
 from lit_rl.pipeline.resume import find_resume
@@ -92,6 +93,9 @@ def _train(folder: Path, settings: dict[str, Any], resume: bool, clock: Clock) -
     os.dup2(log, 1)
     os.dup2(log, 2)
     _note_phases(clock)
+    # A process of its own numbers its event files from 0. TensorBoard reads those of one second in the order of the
+    # numbers as text, 10 before 9, so one that was forked behind others must begin anew.
+    event_file_writer._global_uid = event_file_writer.AtomicCounter(0)
     from lit_rl.cli import main as lit_rl
 
     names = ["--output_dir", str(folder.parent), "--experiment_name", folder.name]
