@@ -32,6 +32,15 @@ def categorical_entropy(logits: Tensor) -> Tensor:
     return -(log_prob.exp() * log_prob).sum(dim=-1)
 
 
+def categorical_kl(logits: Tensor, other: Tensor) -> Tensor:
+    """KL divergence in nats, (B,), of the distribution of `logits` from that of `other`, both (B, A): KL(logits || other).
+
+    Forbidden actions (the lowest finite number) must be the same on both sides.
+    """
+    log_prob = logits.log_softmax(dim=-1)
+    return (log_prob.exp() * (log_prob - other.log_softmax(dim=-1))).sum(dim=-1)
+
+
 def categorical_mode(logits: Tensor) -> Tensor:
     """The likeliest action, int64 (B,), the first of equals."""
     return logits.argmax(dim=-1)
@@ -62,6 +71,13 @@ def gaussian_log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
 def gaussian_entropy(log_std: Tensor) -> Tensor:
     """Entropy in nats of independent normals, summed over the last dimension of `log_std`."""
     return (log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(dim=-1)
+
+
+def gaussian_kl(mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
+    """KL divergence in nats, (B,), of independent normals from others, KL(this || other); log_std is (B, A) or (A,)."""
+    spread = (2 * (log_std - other_log_std)).exp()
+    distance = ((mean - other_mean) * (-other_log_std).exp()) ** 2
+    return (other_log_std - log_std + 0.5 * (spread + distance - 1)).sum(dim=-1)
 
 
 def squashed_gaussian_log_prob(mean: Tensor, log_std: Tensor, pre_tanh: Tensor) -> Tensor:

@@ -108,6 +108,14 @@ class ActorCritic(Policy):
         value = self._value(obs, features)
         return Evaluated(distribution.log_prob(parameters, action), distribution.entropy(parameters), value)
 
+    def log_prob(self, obs: Tree, action: Tensor) -> Tensor:
+        return self.actor.distribution.log_prob(self.actor(self._seen(obs)), action)
+
+    def divergence(self, other: Policy, obs: Tree) -> Tensor:
+        assert isinstance(other, ActorCritic)
+        mine, theirs = self.actor(self._seen(obs)), other.actor(other._seen(obs))
+        return self.actor.distribution.kl(mine, other.actor.distribution, theirs)
+
     def value(self, obs: Tree) -> Tensor:
         """Values (B,); 0 without a critic."""
         obs = self._seen(obs)

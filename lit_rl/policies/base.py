@@ -65,6 +65,14 @@ class Policy(nn.Module):
         """Values (B,) of B observations; only rollouts ask for them."""
         raise NotImplementedError
 
+    def log_prob(self, obs: Tree, action: Tensor) -> Tensor:
+        """Log-probability or density (B,) of B actions in the policy's own units: what imitation makes larger."""
+        raise NotImplementedError
+
+    def divergence(self, other: Policy, obs: Tree) -> Tensor:
+        """How far this policy is from another of its class, (B,) >= 0, in nats: KL(other || this); 0 where they agree."""
+        raise NotImplementedError
+
     def host_act(self) -> HostAct | None:
         """:meth:`act` as a numpy function (obs, noise or None) → action on the live weights; None where there is none."""
         return None

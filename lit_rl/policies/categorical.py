@@ -69,6 +69,10 @@ class Categorical(nn.Module):
         """Entropy (B,) in nats."""
         return d.categorical_entropy(logits).sum(1)
 
+    def kl(self, logits: Tensor, other: nn.Module, other_logits: Tensor) -> Tensor:
+        """KL(other || this) in nats, (B,)."""
+        return d.categorical_kl(other_logits, logits).sum(1)
+
     def noise(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
         """Gumbel noise (steps, envs, outputs)."""
         return d.gumbel(torch.rand(steps, envs, self.outputs, generator=generator))

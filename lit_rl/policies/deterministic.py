@@ -94,6 +94,14 @@ class Deterministic(Policy):
         sigma = values_at(self.sigma, env_steps + vector_step * np.arange(steps)).astype(np.float32)
         return torch.cat([drawn * torch.from_numpy(sigma)[:, None, None], drawn], dim=2)
 
+    def log_prob(self, obs: Tree, action: Tensor) -> Tensor:
+        """Minus half the squared distance: what a normal distribution of spread 1 around mu(s) says, up to a constant."""
+        return -0.5 * torch.square(action - self.actor(obs)).sum(1)
+
+    def divergence(self, other: Policy, obs: Tree) -> Tensor:
+        """Half the squared distance: KL of two normal distributions of spread 1."""
+        return -self.log_prob(obs, other.act(obs).action)
+
     def host_act(self) -> HostAct | None:
         forward = host_forward(self.actor.layers)
         if forward is None or self.theta is not None:

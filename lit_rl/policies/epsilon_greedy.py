@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lit_rl.envs.spaces import Spaces, describe
 from lit_rl.errors import UsageError
-from lit_rl.functional.distributions import mask_logits
+from lit_rl.functional.distributions import categorical_kl, categorical_log_prob, mask_logits
 from lit_rl.functional.schedules import Schedule, values_at
 from lit_rl.functional.tree import Tree
 from lit_rl.networks.heads import CategoricalQHead, QHead
@@ -105,6 +105,15 @@ class EpsilonGreedy(Policy):
         """Action values (B, A); the lowest finite number where an action is masked out."""
         values: Tensor = self.actor(obs)
         return values
+
+    def log_prob(self, obs: Tree, action: Tensor) -> Tensor:
+        """Under the Boltzmann distribution of the action values, at temperature 1."""
+        return categorical_log_prob(self.q_values(obs), action)
+
+    def divergence(self, other: Policy, obs: Tree) -> Tensor:
+        """Of the Boltzmann distributions of the action values, at temperature 1."""
+        assert isinstance(other, EpsilonGreedy)
+        return categorical_kl(other.q_values(obs), self.q_values(obs))
 
     def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:
         if noise is None:

@@ -49,6 +49,11 @@ class Gaussian(nn.Module):
         """Entropy (B,) in nats."""
         return d.gaussian_entropy(self.log_std).expand(len(mean))
 
+    def kl(self, mean: Tensor, other: nn.Module, other_mean: Tensor) -> Tensor:
+        """KL(other || this) in nats, (B,)."""
+        assert isinstance(other, Gaussian)
+        return d.gaussian_kl(other_mean, other.log_std, mean, self.log_std)
+
     def noise(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
         """Normal noise (steps, envs, A) of the spread of this moment."""
         spread = self.log_std.detach().float().exp().cpu()

@@ -16,7 +16,7 @@ from lit_rl.functional.tree import Tree
 from lit_rl.networks.critics import DiscreteCritic
 from lit_rl.networks.host import host_forward
 from lit_rl.policies.actor_critic import StochasticActor
-from lit_rl.policies.base import Acted, HostAct, action_mask
+from lit_rl.policies.base import Acted, HostAct, Policy, action_mask
 from lit_rl.policies.soft import SoftPolicy
 
 ENTROPY_SHARE = 0.98  # of the largest entropy there is (Christodoulou 2019, appendix B)
@@ -40,6 +40,13 @@ class SoftCategorical(SoftPolicy):
     def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:
         logits, distribution = self.actor(obs), self.actor.distribution
         return Acted(distribution.mode(logits) if noise is None else distribution.sample(logits, noise), None)
+
+    def log_prob(self, obs: Tree, action: Tensor) -> Tensor:
+        return self.actor.distribution.log_prob(self.actor(obs), action)
+
+    def divergence(self, other: Policy, obs: Tree) -> Tensor:
+        assert isinstance(other, SoftCategorical)
+        return self.actor.distribution.kl(self.actor(obs), other.actor.distribution, other.actor(obs))
 
     def q_values(self, obs: Tree) -> Tensor:
         """The smaller of the K action values, (B, A); the lowest finite number where an action is masked out."""

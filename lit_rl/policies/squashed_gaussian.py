@@ -7,16 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from lit_rl.envs.spaces import Spaces
-from lit_rl.functional.distributions import gaussian_sample, squashed_gaussian_log_prob
+from lit_rl.functional.distributions import gaussian_kl, gaussian_sample, squashed_gaussian_log_prob
 from lit_rl.functional.tree import Tree
 from lit_rl.networks.critics import ContinuousCritic
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.torso import Torso
-from lit_rl.policies.base import Acted, HostAct
+from lit_rl.policies.base import Acted, HostAct, Policy
 from lit_rl.policies.bounds import bounded_units, uniform
 from lit_rl.policies.soft import SoftPolicy
 
 LOG_STD = (-20.0, 2.0)  # the range of the paper's code
+INSIDE = 1 - 1e-6  # the largest action with a density
 
 
 class GaussianActor(nn.Module):
@@ -59,6 +60,16 @@ class SquashedGaussian(SoftPolicy):
         mean, log_std = self.actor(obs)
         u = gaussian_sample(mean, log_std, noise)
         return torch.tanh(u), squashed_gaussian_log_prob(mean, log_std, u)
+
+    def log_prob(self, obs: Tree, action: Tensor) -> Tensor:
+        """Actions on a bound, where tanh never arrives, count as just inside."""
+        mean, log_std = self.actor(obs)
+        return squashed_gaussian_log_prob(mean, log_std, torch.atanh(action.clamp(-INSIDE, INSIDE)))
+
+    def divergence(self, other: Policy, obs: Tree) -> Tensor:
+        """That of the normal distributions before tanh, which is the same."""
+        assert isinstance(other, SquashedGaussian)
+        return gaussian_kl(*other.actor(obs), *self.actor(obs))
 
     def soft_value(self, critic: nn.Module, obs: Tree, noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
         action_BA, log_prob_B = self.sample(obs, noise)

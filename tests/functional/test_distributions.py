@@ -87,3 +87,21 @@ def test_distributions_are_captured_once_and_hold_for_other_values():
 
     graph = make_fx(everything)(*inputs(0))
     assert torch.equal(graph(*inputs(1)), everything(*inputs(1)))
+
+
+def test_kl_divergences_by_hand():
+    # 1/2 ln(1/2 / 1/3) + 2 * 1/4 ln(1/4 / 1/3)
+    by_hand = 0.5 * math.log(1.5) + 0.5 * math.log(0.75)
+    assert D.categorical_kl(LOGITS, torch.zeros(1, 3)).item() == pytest.approx(by_hand, rel=1e-5)
+    # N(1, 1) from N(0, 2^2): ln 2 + (1 + 1) / 8 - 1/2, and N(0, 2^2) from N(0, 1): -ln 2 + 4/2 - 1/2
+    mean, log_std = torch.tensor([[1.0, 0.0]]), torch.tensor([0.0, math.log(2)])
+    found = D.gaussian_kl(mean, log_std, torch.zeros(1, 2), torch.tensor([math.log(2), 0.0]))
+    assert found.item() == pytest.approx(math.log(2) + 0.25 - 0.5 - math.log(2) + 1.5)
+    assert D.gaussian_kl(mean, log_std, mean, log_std).item() == 0
+
+
+def test_forbidden_actions_do_not_count_in_a_kl_divergence():
+    mask = torch.tensor([[1, 1, 0]])
+    one, other = D.mask_logits(torch.tensor([[0.0, 0.0, 9.0]]), mask), D.mask_logits(LOGITS, mask)
+    # 1/2 ln(1/2 / 2/3) + 1/2 ln(1/2 / 1/3)
+    assert D.categorical_kl(one, other).item() == pytest.approx(0.5 * math.log(0.75) + 0.5 * math.log(1.5), rel=1e-5)
