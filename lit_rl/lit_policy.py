@@ -16,7 +16,7 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from lit_rl import __version__
-from lit_rl.algorithms import algorithm_name, is_own, make_algorithm, saved_algorithm
+from lit_rl.algorithms import algorithm_name, check_saved_model, is_own, make_algorithm, saved_algorithm
 from lit_rl.algorithms.base import Algorithm, Progress, Updated
 from lit_rl.callbacks.stop import end_fit
 from lit_rl.checkpoint import check_finite, describing, load, misfit, rng_state, set_rng_state
@@ -159,7 +159,8 @@ class LitPolicy(pl.LightningModule):
                 where = f"update {progress.updates + 1}, env step {progress.env_steps}"
                 raise NumericsError(f"{error} in {where}") from None
             except Exception as error:
-                if isinstance(error, OWN) or not is_own(type(self.algorithm)):
+                own = is_own(type(self.algorithm)) or self.algorithm.config.custom_model is not None
+                if isinstance(error, OWN) or not own:
                     raise
                 where = f"update {progress.updates + 1}, env step {progress.env_steps}"
                 raise AlgorithmError(_raised(type(self.algorithm), where, error)) from error
@@ -302,12 +303,13 @@ class LitPolicy(pl.LightningModule):
 
         Raises:
             UsageError: the file is missing, cut, damaged, foreign, or needs more than ``weights_only=True``; or it holds
-                a policy of a user's own algorithm, whose module must be imported first.
+                a policy of a user's own algorithm or network, whose module must be imported first.
         """
         checkpoint = load(checkpoint_path)
         about = checkpoint["hyper_parameters"]["lit_rl"]
         if "algo" not in overrides:
             overrides["algo"] = saved_algorithm(about.get("algo"), checkpoint_path)
+        check_saved_model(about.get("config"), checkpoint_path)
         with describing(checkpoint_path):
             settings = {name: about[name] for name in ("spaces", "average_weights", "stage")}
             policy = cls(**(settings | about["config"] | overrides))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lit_rl.algorithms import make_algorithm, saved_algorithm
+from lit_rl.algorithms import check_saved_model, make_algorithm, saved_algorithm
 from lit_rl.checkpoint import check_finite, describing, load, misfit
 from lit_rl.envs.spaces import Spaces, cast_observation
 from lit_rl.errors import UsageError
@@ -68,11 +68,12 @@ def load_policy(path: str | Path) -> LoadedPolicy:
 
     Raises:
         UsageError: the file is missing, cut, damaged, foreign, or needs more than ``weights_only=True``; or it holds a
-            policy of a user's own algorithm, whose module must be imported first.
+            policy of a user's own algorithm or network, whose module must be imported first.
     """
     checkpoint = load(path)
     about: dict[str, Any] = checkpoint["hyper_parameters"]["lit_rl"]
     algorithm = saved_algorithm(about.get("algo"), path)
+    check_saved_model(about.get("config"), path)
     with describing(path):
         spaces = Spaces.from_plain(about["spaces"])
         policy = make_algorithm(algorithm, spaces, about["config"]).policy

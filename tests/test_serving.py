@@ -130,6 +130,20 @@ def test_settings_that_cannot_be_used_are_one_clear_line(load, settings, message
 
 
 @pytest.mark.parametrize("load", [load_policy, LitPolicy.load_from_checkpoint])
+def test_a_file_imports_no_network(load, saved, tmp_path):
+    checkpoint = torch.load(saved[1], weights_only=True)
+    config = checkpoint["hyper_parameters"]["lit_rl"]["config"]
+    for name, message in (
+        ("nowhere_yet:Net", "x.ckpt holds a policy with the custom model nowhere_yet:Net: import nowhere_yet first"),
+        ("os:system", "x.ckpt holds a policy with the custom model os:system, which is no torch.nn.Module"),
+    ):
+        config["custom_model"] = name
+        torch.save(checkpoint, tmp_path / "x.ckpt")
+        with pytest.raises(UsageError, match=message):
+            load(tmp_path / "x.ckpt")
+
+
+@pytest.mark.parametrize("load", [load_policy, LitPolicy.load_from_checkpoint])
 def test_a_file_imports_no_module(load, saved, tmp_path, monkeypatch):
     (tmp_path / "trap_of_a_file.py").write_text("from lit_rl.algorithms.dqn import DQN as Own\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -88,17 +88,37 @@ def saved_algorithm(name: object, path: str | Path) -> type[Algorithm]:
     """
     if not isinstance(name, str):
         raise UsageError(f"{path} does not say which algorithm it holds")
-    module, colon, attribute = name.partition(":")
-    if name.upper() in MODULES or not colon:
+    if name.upper() in MODULES or ":" not in name:
         return find_algorithm(name, f"{path}: algo")
-    if sys.modules.get(module) is None:
-        raise UsageError(f"{path} holds a policy of {name}: import {module} first, then load it")
     from lit_rl.algorithms.base import Algorithm
 
-    found = vars(sys.modules[module]).get(attribute)  # getattr() might import more
+    found = _imported(name, f"{path} holds a policy of {name}")
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise UsageError(f"{path} holds a policy of {name}, which is no lit_rl.Algorithm")
     return found
+
+
+def check_saved_model(config: object, path: str | Path) -> None:
+    """Refuse the settings in the checkpoint at ``path`` where they name a custom model that nobody has imported yet.
+
+    Raises:
+        UsageError: they do, or it is no torch.nn.Module.
+    """
+    from torch import nn
+
+    name = config.get("custom_model") if isinstance(config, dict) else None
+    if isinstance(name, str):
+        found = _imported(name, f"{path} holds a policy with the custom model {name}")
+        if not (isinstance(found, type) and issubclass(found, nn.Module)):
+            raise UsageError(f"{path} holds a policy with the custom model {name}, which is no torch.nn.Module")
+
+
+def _imported(name: str, shown: str) -> object:
+    """What ``module:name`` stands for in a module that is imported already."""
+    module, _, attribute = name.partition(":")
+    if sys.modules.get(module) is None:
+        raise UsageError(f"{shown}: import {module} first, then load it")
+    return vars(sys.modules[module]).get(attribute)  # getattr() might import more
 
 
 def algorithm_name(algorithm: type[Algorithm]) -> str:
@@ -121,7 +141,9 @@ def make_algorithm(algorithm: str | type[Algorithm], spaces: Spaces, settings: M
     known = [field.name for field in fields(algorithm.Config) if field.init]
     for name in settings:
         if name not in known:
-            raise UsageError(f"{algorithm.__name__} has no setting {name}; nearest: {', '.join(_nearest(name, known))}")
+            elsewhere = algorithms_with(name)
+            hint = f"{elsewhere} have it" if elsewhere else f"nearest: {', '.join(_nearest(name, known))}"
+            raise UsageError(f"{algorithm.__name__} has no setting {name}; {hint}")
     make: Callable[..., Algorithm] = algorithm  # the contract of Algorithm, whose own __init__ takes a policy too
     if not is_own(algorithm):
         return make(spaces, algorithm.Config(**settings))
@@ -140,6 +162,12 @@ def make_algorithm(algorithm: str | type[Algorithm], spaces: Spaces, settings: M
     if not callable(getattr(plan, "fit", None)):
         raise UsageError(f"{name} has the plan {plan!r}; it must return one of lit_rl.data.plans")
     return made
+
+
+def algorithms_with(setting: str) -> str:
+    """The names of the algorithms whose Config has this setting, in one text; empty where none has."""
+    configs = {name: find_algorithm(name).Config for name in MODULES}
+    return ", ".join(name for name, config in configs.items() if setting in {field.name for field in fields(config)})
 
 
 def _nearest(name: str, known: list[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from torch import Tensor, nn
@@ -13,6 +13,8 @@ from lit_rl.data.plans import Plan
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import Schedule, check_schedule, value_at
+from lit_rl.networks.custom import CustomEncoder, MakeEncoder
+from lit_rl.networks.encoder import Encoder
 from lit_rl.policies.base import Policy
 
 
@@ -62,6 +64,10 @@ class AlgorithmConfig:
     """What gradient_clip_val limits."""
     steps_per_iteration: int = 200
     """Env steps of one iteration (what Lightning calls a batch), over all envs and ranks."""
+    custom_model: str | None = None
+    """Your own torch.nn.Module as module:Class; it encodes observations before the hidden layers."""
+    custom_model_config: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of custom_model, '{"width": 64}'."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.gamma <= 1:
@@ -73,6 +79,28 @@ class AlgorithmConfig:
             raise UsageError(
                 f"--gradient_clip_val {self.gradient_clip_val} is out of range: it must be above 0, or null"
             )
+
+        if self.custom_model_config and self.custom_model is None:
+            raise UsageError("--custom_model_config has no model to configure: add --custom_model module:Class")
+
+    @property
+    def encoder(self) -> MakeEncoder:
+        """What makes the encoder of observations: ours, or the user's own.
+
+        Raises:
+            UsageError: the user's own cannot be imported, or is no module.
+        """
+        from lit_rl.algorithms import import_object
+
+        if self.custom_model is None:
+            return Encoder
+        name = f"--custom_model {self.custom_model}"
+        if not isinstance(self.custom_model, str) or ":" not in self.custom_model:
+            raise UsageError(f"{name} is no import path: give your own torch.nn.Module as module:Class")
+        found = import_object(self.custom_model, "--custom_model")
+        if not (isinstance(found, type) and issubclass(found, nn.Module)):
+            raise UsageError(f"{name} is no torch.nn.Module: give the class of your network as module:Class")
+        return lambda space: CustomEncoder(space, found, self.custom_model_config, name)
 
     def check_schedules(self, **ranges: tuple[float, float]) -> None:
         """Refuse malformed schedules and values outside their range, by name."""

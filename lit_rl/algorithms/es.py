@@ -65,7 +65,7 @@ class ES(Algorithm):
     policy: ActorCritic
 
     def __init__(self, spaces: Spaces, config: ESConfig) -> None:
-        policy = ActorCritic(spaces, config.hidden_sizes, config.activation, critic=False)
+        policy = ActorCritic(spaces, config.hidden_sizes, config.activation, critic=False, encoder=config.encoder)
         distribution = policy.actor.distribution
         if isinstance(distribution, Gaussian):  # members act by the mean alone
             distribution.log_std.requires_grad_(False)

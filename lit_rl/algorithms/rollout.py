@@ -57,6 +57,7 @@ class RolloutConfig(AlgorithmConfig):
             share_torso=self.share_torso,
             critic=critic,
             normalize_obs=self.normalize_obs,
+            encoder=self.encoder,
         )
 
     def plan(self, epochs: int = 1, batch_size: int | None = None) -> RolloutPlan:

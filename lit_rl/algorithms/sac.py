@@ -70,7 +70,8 @@ class SAC(Algorithm):
         if not isinstance(spaces.action, gs.Discrete | gs.Box):
             raise UsageError(f"SAC needs a Box or Discrete action space, not {describe(spaces.action)}")
         kind = SoftCategorical if isinstance(spaces.action, gs.Discrete) else SquashedGaussian
-        policy = kind(spaces, config.hidden_sizes, config.activation, config.critics, config.alpha)
+        c = config
+        policy = kind(spaces, c.hidden_sizes, c.activation, c.critics, c.alpha, c.encoder)
         policy.log_alpha.requires_grad_(config.learn_alpha)
         super().__init__(spaces, config, policy)
         self._target = Follower(policy.critic)

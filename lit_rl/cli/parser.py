@@ -18,7 +18,7 @@ import jsonargparse
 import numpy as np
 import pytorch_lightning as pl
 
-from lit_rl.algorithms import MODULES, algorithm_name
+from lit_rl.algorithms import MODULES, algorithm_name, algorithms_with
 from lit_rl.algorithms.base import Algorithm
 from lit_rl.cli.trainer_flags import NOT_SET, PASSED, TRAINER_FLAGS
 from lit_rl.data.config import DataConfig, EvalConfig
@@ -168,6 +168,8 @@ class FlagParser:
         for name, value in values.items():
             where = origin if isinstance(origin, str) else origin.get(name, "")
             if name not in self.hints:
+                if elsewhere := algorithms_with(name):
+                    raise UsageError(f"{self.algo} has no setting {prefix}{name}{where}; {elsewhere} have it")
                 raise UsageError(f"unknown setting {prefix}{name}{where}; {nearest(name, [*self.hints, *OTHER_FLAGS])}")
             checked[name] = self._checked(name, value, f"{prefix}{name}", where)
         return checked

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lit_rl.envs.spaces import Spaces
 from lit_rl.functional.tree import Tree
+from lit_rl.networks.custom import MakeEncoder
 from lit_rl.networks.encoder import Encoder
 from lit_rl.networks.ensemble import EnsembleMLP
 
@@ -17,10 +18,16 @@ class ContinuousCritic(nn.Module):
     """Q(s, a) for actions that are vectors of A numbers: observations and (B, A) -> (K, B)."""
 
     def __init__(
-        self, members: int, spaces: Spaces, actions: int, hidden_sizes: Sequence[int], activation: str
+        self,
+        members: int,
+        spaces: Spaces,
+        actions: int,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        encoder: MakeEncoder = Encoder,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(spaces.observation)
+        self.encoder = encoder(spaces.observation)
         self.mlp = EnsembleMLP(members, [self.encoder.features + actions, *hidden_sizes, 1], activation)
 
     def forward(self, obs: Tree, action: Tensor) -> Tensor:
@@ -33,10 +40,16 @@ class DiscreteCritic(nn.Module):
     """Q(s, a) for A discrete actions: observations and (B,) -> (K, B), or of all actions at once."""
 
     def __init__(
-        self, members: int, spaces: Spaces, actions: int, hidden_sizes: Sequence[int], activation: str
+        self,
+        members: int,
+        spaces: Spaces,
+        actions: int,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        encoder: MakeEncoder = Encoder,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(spaces.observation)
+        self.encoder = encoder(spaces.observation)
         self.mlp = EnsembleMLP(members, [self.encoder.features, *hidden_sizes, actions], activation)
 
     def all_values(self, obs: Tree) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lit_rl.functional.tree import Tree
+from lit_rl.networks.custom import MakeEncoder
 from lit_rl.networks.encoder import Encoder
 from lit_rl.networks.mlp import make_activation
 
@@ -45,9 +46,16 @@ class NoisyTorso(nn.Module):
 
     layers = None  # it is more than its layers one after the other
 
-    def __init__(self, space: gym.Space[Any], hidden_sizes: Sequence[int], activation: str, sigma0: float) -> None:
+    def __init__(
+        self,
+        space: gym.Space[Any],
+        hidden_sizes: Sequence[int],
+        activation: str,
+        sigma0: float,
+        encoder: MakeEncoder = Encoder,
+    ) -> None:
         super().__init__()
-        self.encoder = Encoder(space)
+        self.encoder = encoder(space)
         sizes = [self.encoder.features, *hidden_sizes]
         self.features = sizes[-1]
         self.hidden = nn.ModuleList(NoisyLinear(*size, sigma0) for size in pairwise(sizes))

@@ -19,7 +19,7 @@ class GradientStep:
     """``optimize(group, loss_fn, *tensors)``: one gradient step on that group alone.
 
     Args:
-        groups: parameters by group name.
+        groups: parameters by group name; those that require no gradient stay as they are.
         optimizer: the kind of optimizer, a name in :data:`lit_rl.optimize.optimizers.KINDS`.
         settings: its settings.
         clip: largest norm (or absolute value) of a group's gradient; None leaves it as it is.
@@ -34,7 +34,8 @@ class GradientStep:
         clip: float | None = None,
         clip_algorithm: Literal["norm", "value"] = "norm",
     ) -> None:
-        self.groups = {name: FlatGroup(parameters) for name, parameters in groups.items()}
+        learned = {name: [p for p in parameters if p.requires_grad] for name, parameters in groups.items()}
+        self.groups = {name: FlatGroup(parameters) for name, parameters in learned.items()}
         self._index = {name: i for i, name in enumerate(self.groups)}
         self.clip, self.clip_algorithm = clip, clip_algorithm
         flat_groups = [{"params": [g.flat], "name": name} for name, g in self.groups.items()]

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from lit_rl.envs.spaces import Spaces, describe
 from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree, tree_leaves
+from lit_rl.networks.custom import MakeEncoder
+from lit_rl.networks.encoder import Encoder
 from lit_rl.networks.heads import ValueHead
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.init import orthogonal_
@@ -25,9 +27,11 @@ from lit_rl.policies.gaussian import Gaussian
 class StochasticActor(nn.Module):
     """Torso, head and distribution: observations → the parameters of a distribution over actions."""
 
-    def __init__(self, spaces: Spaces, hidden_sizes: Sequence[int], activation: str) -> None:
+    def __init__(
+        self, spaces: Spaces, hidden_sizes: Sequence[int], activation: str, encoder: MakeEncoder = Encoder
+    ) -> None:
         super().__init__()
-        self.torso = Torso(spaces.observation, hidden_sizes, activation)
+        self.torso = Torso(spaces.observation, hidden_sizes, activation, encoder)
         self.distribution = make_distribution(spaces)
         self.linear = nn.Linear(self.torso.features, self.distribution.outputs)
 
@@ -68,7 +72,7 @@ class ActorCritic(Policy):
     With ``normalize_obs`` both see observations normalised by the statistics of what :meth:`observe` was shown.
 
     Weights start orthogonal: times sqrt(2) in the torsos, 0.01 in the actor's head, so that all actions are about as
-    likely, and 1 in the critic's (Schulman et al. 2017's own code).
+    likely, and 1 in the critic's (Schulman et al. 2017's own code). A user's own encoder keeps the weights it came with.
 
     Raises:
         UsageError: spaces that it cannot handle, or a bad network.
@@ -84,17 +88,18 @@ class ActorCritic(Policy):
         share_torso: bool = False,
         critic: bool = True,
         normalize_obs: bool = False,
+        encoder: MakeEncoder = Encoder,
     ) -> None:
         super().__init__(spaces)
         self.norm = ObservationNorm(spaces.observation) if normalize_obs else None
         self.share_torso = share_torso
-        self.actor = StochasticActor(spaces, hidden_sizes, activation)
+        self.actor = StochasticActor(spaces, hidden_sizes, activation, encoder)
         orthogonal_(self.actor.torso, 2**0.5)
         orthogonal_(self.actor.linear, 0.01)
         if critic:
             head = ValueHead(self.actor.torso.features)
             orthogonal_(head, 1.0)
-            torso = None if share_torso else Torso(spaces.observation, hidden_sizes, activation)
+            torso = None if share_torso else Torso(spaces.observation, hidden_sizes, activation, encoder)
             if torso is not None:
                 orthogonal_(torso, 2**0.5)
             self.critic = head if torso is None else nn.Sequential(torso, head)

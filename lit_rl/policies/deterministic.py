@@ -10,6 +10,8 @@ from lit_rl.envs.spaces import Spaces
 from lit_rl.functional.schedules import Schedule, values_at
 from lit_rl.functional.tree import Tree
 from lit_rl.networks.critics import ContinuousCritic
+from lit_rl.networks.custom import MakeEncoder
+from lit_rl.networks.encoder import Encoder
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.torso import Torso
 from lit_rl.policies.base import Acted, HostAct, Policy
@@ -19,9 +21,11 @@ from lit_rl.policies.bounds import bounded_units, uniform
 class DeterministicActor(nn.Module):
     """Observations -> actions (B, A) in (-1, 1)."""
 
-    def __init__(self, spaces: Spaces, actions: int, hidden_sizes: list[int], activation: str) -> None:
+    def __init__(
+        self, spaces: Spaces, actions: int, hidden_sizes: list[int], activation: str, encoder: MakeEncoder = Encoder
+    ) -> None:
         super().__init__()
-        self.torso = Torso(spaces.observation, hidden_sizes, activation)
+        self.torso = Torso(spaces.observation, hidden_sizes, activation, encoder)
         self.head = nn.Linear(self.torso.features, actions)
         self.squash = nn.Tanh()
 
@@ -48,6 +52,7 @@ class Deterministic(Policy):
         sigma: scale of the noise, as a share of half the action range: a schedule over env steps.
         theta: None for independent Gaussian noise; else the pull to 0, in (0, 1], of an Ornstein-Uhlenbeck process
             x <- x - theta x + sigma N(0, 1) (Uhlenbeck & Ornstein 1930), which begins at 0 in every episode.
+        encoder: makes what encodes an observation, once for the actor and once for the critics.
     """
 
     actor: DeterministicActor
@@ -62,12 +67,13 @@ class Deterministic(Policy):
         critics: int,
         sigma: Schedule,
         theta: float | None = None,
+        encoder: MakeEncoder = Encoder,
     ) -> None:
         units = bounded_units(spaces.action, algorithm)
         super().__init__(spaces)
         self._units, self.size = units, units.size
-        self.actor = DeterministicActor(spaces, self.size, hidden_sizes, activation)
-        self.critic = ContinuousCritic(critics, spaces, self.size, hidden_sizes, activation)
+        self.actor = DeterministicActor(spaces, self.size, hidden_sizes, activation, encoder)
+        self.critic = ContinuousCritic(critics, spaces, self.size, hidden_sizes, activation, encoder)
         self.sigma, self.theta = sigma, theta
 
     def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:

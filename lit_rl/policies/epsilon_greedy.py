@@ -12,6 +12,8 @@ from lit_rl.errors import UsageError
 from lit_rl.functional.distributions import categorical_kl, categorical_log_prob, mask_logits
 from lit_rl.functional.schedules import Schedule, values_at
 from lit_rl.functional.tree import Tree
+from lit_rl.networks.custom import MakeEncoder
+from lit_rl.networks.encoder import Encoder
 from lit_rl.networks.heads import CategoricalQHead, QHead
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.noisy import NoisyTorso
@@ -29,6 +31,7 @@ class QNetwork(nn.Module):
         dueling: a state value and advantages.
         sigma0: noise at the start of noisy weights; None for plain ones.
         atoms: (number, lowest, highest) value of a distribution of returns; None for expected values alone.
+        encoder: makes what encodes an observation.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class QNetwork(nn.Module):
         dueling: bool,
         sigma0: float | None = None,
         atoms: tuple[int, float, float] | None = None,
+        encoder: MakeEncoder = Encoder,
     ) -> None:
         super().__init__()
         if not isinstance(spaces.action, gs.Discrete):
@@ -46,9 +50,9 @@ class QNetwork(nn.Module):
         observation, actions = spaces.observation, int(spaces.action.n)
         self.torso: Torso | NoisyTorso
         if sigma0 is None:
-            self.torso = Torso(observation, hidden_sizes, activation)
+            self.torso = Torso(observation, hidden_sizes, activation, encoder)
         else:
-            self.torso = NoisyTorso(observation, hidden_sizes, activation, sigma0)
+            self.torso = NoisyTorso(observation, hidden_sizes, activation, sigma0, encoder)
         if atoms is None:
             self.head = QHead(self.torso.features, actions, dueling, sigma0)
         else:

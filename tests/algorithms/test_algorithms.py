@@ -37,6 +37,10 @@ def test_it_sees_any_observation(tester):
     tester.sees_any_observation()
 
 
+def test_it_takes_a_users_own_network(tester, tmp_path):
+    tester.takes_a_users_own_network(tmp_path)
+
+
 def test_the_number_of_updates_follows_from_the_plan(tester):
     tester.makes_as_many_updates_whatever_comes_in()
 

@@ -27,6 +27,7 @@ from lit_rl.envs.spaces import Spaces
 from lit_rl.envs.vector import probe
 from lit_rl.errors import UsageError
 from lit_rl.lit_policy import LitPolicy
+from lit_rl.networks.custom import CustomEncoder
 from lit_rl.optimize import GradientStep
 
 QUICK: dict[str, Any] = {
@@ -224,6 +225,28 @@ class AlgorithmTester:
         for kind in self.kinds:
             policy = self.run(kind, 2, env=SeenOtherwise)
             assert policy.updates > 0 and np.isfinite(policy.reported["Eval/return"])
+
+    def takes_a_users_own_network(self, folder: Path) -> None:
+        """A custom model encodes what actor and critics see, learns with them, and is rebuilt from a checkpoint."""
+        self.settings |= {"custom_model": "own_nets:Widened", "custom_model_config": {"width": 24}, "hidden_sizes": []}
+        for kind in self.kinds:
+            policy = self.run(kind)
+            encoders = {name: m for name, m in policy.policy.named_modules() if isinstance(m, CustomEncoder)}
+            assert encoders and all(m.features == 24 for m in encoders.values())
+            torch.manual_seed(0)
+            before = snapshot(LitPolicy(self.name, policy.algorithm.spaces, **self.settings).policy)
+            weights = {f"{name}.model.net.weight" for name in encoders}
+            assert policy.updates > 0 and weights <= changed(before, policy.policy)
+            path = folder / f"{kind}.ckpt"
+            policy.trainer.save_checkpoint(path)
+            obs = np.random.default_rng(0).uniform(-1, 1, (40, 2)).astype(np.float32)
+            with torch.no_grad():
+                action = policy.policy.eval().act(torch.from_numpy(obs)).action
+            np.testing.assert_array_equal(load_policy(path).act(obs), policy.policy.env_action(action.numpy()))
+            second = LitPolicy.load_from_checkpoint(path, stage=2, average_weights=0.9)
+            second.start_from(policy.policy)
+            make_trainer(1).fit(second, datamodule=policy.trainer.datamodule)  # type: ignore[attr-defined]
+            assert second.updates > 0 and "Step2Eval/return" in second.reported
 
     def makes_as_many_updates_whatever_comes_in(self) -> None:
         """The number of updates follows from the plan, not from how episodes end: ranks would wait for each other."""

@@ -10,6 +10,7 @@ import pytest
 from short_env import Short
 
 import lit_rl
+import lit_rl.zoo
 from lit_rl.cli import main
 from lit_rl.errors import UsageError
 
@@ -71,6 +72,11 @@ def refusal(capsys, argv) -> str:
         (["--experiment_name", "a\x1b[2Jb", "--resume"], "--experiment_name 'a\\x1b[2Jb'"),
         (["--ckpt_path", "a\x1b[2J\udcff"], "there is no checkpoint a\\x1b[2J\\udcff"),
         (["--monitor", "Eval/retrun"], "Eval/return"),
+        (["--algo", "SAC", "--env", "tiny_envs:Parts"], "SAC needs a Box or Discrete action space, not MultiDiscrete"),
+        (["--custom_model", "own_nets:WrongSize"], "maps 2 observations to the shape (2, 8), and its output_size is 9"),
+        (["--custom_model", "own_nets:NoModule"], "--custom_model own_nets:NoModule is no torch.nn.Module"),
+        (["--custom_model", "no_nets:Net"], "--custom_model no_nets:Net cannot be imported: ModuleNotFoundError"),
+        (["--custom_model", "own_nets:Raising", "--algo", "TD3", "--env", "Pendulum-v1"], "KeyError: 'there'"),
         (["--ckpt_path", "nowhere.ckpt"], "nowhere.ckpt"),
     ],
 )
@@ -78,6 +84,22 @@ def test_bad_input_is_one_line_and_nothing_is_created(argv, message, tmp_path, m
     monkeypatch.chdir(tmp_path)
     assert message in refusal(capsys, ["train", "--max_epochs", "1", *argv])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mask_that_forbids_everything_is_one_line_and_nothing_is_created(tmp_path, capsys):
+    masks = {"masks": [[0, 0, 0]] * 4}
+    assert main([*small(tmp_path, env="tiny_envs:Masking", env_config=masks)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "its action_mask forbids every action" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_tuned_entry_with_an_unknown_key_is_one_line_and_nothing_is_created(tmp_path, capsys, monkeypatch):
+    (tmp_path / "dqn.yaml").write_text("short_env:Short: {reference: 3, source: nowhere, learning_start: 5}")
+    monkeypatch.setattr(lit_rl.zoo, "files", lambda package: tmp_path)
+    said = refusal(capsys, small(tmp_path))
+    assert "unknown setting learning_start in the entry short_env:Short of lit_rl/zoo/dqn.yaml" in said
+    assert "nearest: learning_starts" in said and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"no checkpoint at all"])
