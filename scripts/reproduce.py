@@ -129,6 +129,7 @@ def train(job: Job, seed: int, out: Path, timeout: float) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     command = job.command(seed)
     where = ["--output_dir", str(folder.parent), "--experiment_name", folder.name]
+    folder.parent.mkdir(parents=True, exist_ok=True)
     log = folder.with_suffix(".log")
     log.unlink(missing_ok=True)
     seconds, cpu_seconds = run_command([sys.executable, *command[1:], *where], log, timeout)
