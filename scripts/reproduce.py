@@ -1,12 +1,13 @@
-"""Train the algorithms that docs/results.md lists, and write it.
+"""Train what docs/results.md lists, and write it.
 
-    python scripts/reproduce.py --list                    # the sets, and which runs are finished
-    python scripts/reproduce.py cartpole pendulum/sac     # two sets, the second for one algorithm
-    python scripts/reproduce.py --table                   # docs/results.md anew from the finished runs
+    python scripts/reproduce.py --list                    # the sets, and how many of their runs are finished
+    python scripts/reproduce.py cartpole pendulum/sac     # a set, and one algorithm of another
+    python scripts/reproduce.py --table                   # docs/results.md and its pictures anew, nothing else
 
 Every run is a process of its own, one after another: the command that docs/results.md shows, with its tuned settings from
-lit_rl/zoo, plus a folder to work in. A finished run leaves docs/results/<set>/<algo>-seed<N>.json and is skipped from
-then on; one that was interrupted begins anew. Several of these scripts may work on one queue side by side.
+lit_rl/zoo, plus a folder to work in. A finished run leaves docs/results/<set>/<algo>-seed<N>.json and is skipped from then
+on; one that was interrupted begins anew. Several of these scripts may work side by side. HalfCheetah's runs alternate with
+those of stable-baselines3, in a virtual environment of its own (--sb3): scripts/reproduce_sb3.py.
 """
 
 from __future__ import annotations
@@ -24,67 +25,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reproduce_jobs import JOBS, OURS, SB3, Job, chosen
+from reproduce_page import write_page
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
-SEEDS = (0, 1, 2, 3, 4)
-
-
-@dataclass(frozen=True)
-class Job:
-    """An algorithm on an environment: how many env steps it may make, and what its mean test return must reach."""
-
-    set: str
-    algo: str
-    env: str
-    budget: int
-    goal: float
-    flags: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = SEEDS
-
-    @property
-    def name(self) -> str:
-        return f"{self.set}/{self.algo.lower()}"
-
-    def command(self, seed: int | str) -> list[str]:
-        """What a user types."""
-        return ["python", "train.py", "--algo", self.algo, "--env", self.env, *self.flags, "--seed", str(seed)]
-
-    def result(self, seed: int, results: Path = RESULTS) -> Path:
-        """Where a finished run is kept."""
-        return results / self.set / f"{self.algo.lower()}-seed{seed}.json"
-
-
-JOBS = (
-    Job("cartpole", "DQN", "CartPole-v1", 50_000, 490),
-    Job("cartpole", "PPO", "CartPole-v1", 100_000, 490),
-    Job("cartpole", "A2C", "CartPole-v1", 500_000, 490),
-    Job("cartpole", "PG", "CartPole-v1", 200_000, 450),
-    Job("cartpole", "ES", "CartPole-v1", 500_000, 450),
-    Job("pendulum", "SAC", "Pendulum-v1", 20_000, -170),
-    Job("pendulum", "TD3", "Pendulum-v1", 20_000, -170),
-    Job("pendulum", "DDPG", "Pendulum-v1", 20_000, -170),
-    Job("pendulum", "PPO", "Pendulum-v1", 100_000, -200),
-    Job("mountaincar", "DQN", "MountainCar-v0", 120_000, -115),
-    Job("acrobot", "DQN", "Acrobot-v1", 100_000, -85),
-    Job("acrobot", "PPO", "Acrobot-v1", 500_000, -85),
-    Job("lunarlander", "PPO", "LunarLander-v3", 1_000_000, 240),
-    Job("lunarlander", "DQN", "LunarLander-v3", 100_000, 150),
-    Job("lunarlander-continuous", "SAC", "LunarLanderContinuous-v3", 150_000, 230, seeds=(0, 1, 2)),
-)
-
-
-def chosen(names: list[str]) -> list[Job]:
-    """The jobs of these sets, or of a set's one algorithm, in the order in which they are named; all without names."""
-    found = [job for name in names for job in JOBS if name in (job.set, job.name)]
-    for name in names:
-        if not any(name in (job.set, job.name) for job in JOBS):
-            known = ", ".join(dict.fromkeys(job.set for job in JOBS))
-            raise SystemExit(f"reproduce.py: error: no set {name}; there are {known}, and {JOBS[0].name} names one algorithm")
-    return list(dict.fromkeys(found)) if names else list(JOBS)
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+SB3_VENV = CACHE / "lit_rl" / "peers" / "sb3"
 
 
 @contextmanager
@@ -100,7 +50,7 @@ def claimed(path: Path) -> Iterator[bool]:
         yield True
 
 
-def run_command(command: list[str], log: Path, timeout: float) -> tuple[float, float]:
+def run_command(command: list[str], log: Path, timeout: float, **env: str) -> dict[str, float]:
     """Run ``command`` in the checkout, its output in ``log``; the seconds that it took, and those of CPU time.
 
     Raises:
@@ -108,32 +58,71 @@ def run_command(command: list[str], log: Path, timeout: float) -> tuple[float, f
     """
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(log, "ab") as output:
-        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"took more than {timeout:,.0f} s") from None
-        finally:
+        finally:  # a signal too
             process.kill()
             process.wait()
     if code != 0:
         raise RuntimeError(f"exit code {code}, see {log}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return time.monotonic() - began, cpu
+    return {"seconds": round(time.monotonic() - began, 1), "cpu_seconds": round(cpu, 1)}
 
 
-def train(job: Job, seed: int, out: Path, timeout: float) -> dict[str, Any]:
-    """Run one command to its end; what is kept of it."""
-    folder = out / job.set / f"{job.algo.lower()}-seed{seed}"
+def train(job: Job, seed: int, base: Path, timeout: float) -> dict[str, Any]:
+    """Run a job's command to its end; what is kept of it."""
+    folder, log = _new_folder(base, job.run_name(seed))
+    took = run_command(_in_folder(job.command(seed), folder), log, timeout)
+    result = kept(job, seed, folder) | took
+    if job.goal is None:
+        result["last_test"] = test_last(job, seed, folder, timeout)
+    return result
+
+
+def test_last(job: Job, seed: int, folder: Path, timeout: float) -> dict[str, float]:
+    """Play the test's episodes with the weights that the run in ``folder`` ended with."""
+    tested, log = _new_folder(folder.parent, f"{folder.name}-last")
+    last = shlex.quote(str(folder / "stage1" / "last.ckpt"))
+    command = f"{job.command(seed)} --ckpt_path {last} --max_epochs 0"
+    run_command(_in_folder(command, tested), log, timeout)
+    return _test(json.loads((tested / "summary.json").read_text()))
+
+
+def train_sb3(job: Job, seed: int, base: Path, timeout: float, venv: Path) -> dict[str, Any]:
+    """Train stable-baselines3 with the settings, steps, seed and test of our run, which has to be there."""
+    ours = base / job.run_name(seed)
+    if not (ours / "summary.json").exists():
+        raise RuntimeError(f"needs the folder of our run with this seed, {ours}, for its settings")
+    folder, log = _new_folder(base, job.run_name(seed, SB3))
+    folder.mkdir()
+    script = [str(ROOT / "scripts" / "reproduce_sb3.py"), str(ours / "config.json"), str(folder / "result.json")]
+    took = run_command([str(venv / "bin" / "python"), *script], log, timeout, PYTHONPATH=str(ROOT))
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return result | took
+
+
+def _new_folder(base: Path, name: str) -> tuple[Path, Path]:
+    """A run's folder, which is not there yet, and its log."""
+    base.mkdir(parents=True, exist_ok=True)
+    folder, log = base / name, base / f"{name}.log"
     shutil.rmtree(folder, ignore_errors=True)
-    command = job.command(seed)
-    where = ["--output_dir", str(folder.parent), "--experiment_name", folder.name]
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    log = folder.with_suffix(".log")
     log.unlink(missing_ok=True)
-    seconds, cpu_seconds = run_command([sys.executable, *command[1:], *where], log, timeout)
-    return kept(job, seed, folder) | {"seconds": round(seconds, 1), "cpu_seconds": round(cpu_seconds, 1)}
+    return folder, log
+
+
+def _in_folder(command: str, folder: Path) -> list[str]:
+    where = ["--output_dir", str(folder.parent), "--experiment_name", folder.name]
+    return [sys.executable, *shlex.split(command)[1:], *where]
+
+
+def _test(summary: dict[str, Any]) -> dict[str, float]:
+    return {name: summary["test"][name] for name in ("return_mean", "return_std", "episodes")}
 
 
 def kept(job: Job, seed: int, folder: Path) -> dict[str, Any]:
@@ -141,73 +130,98 @@ def kept(job: Job, seed: int, folder: Path) -> dict[str, Any]:
     summary = json.loads((folder / "summary.json").read_text())
     params = json.loads((folder / "params.json").read_text())
     rows = [json.loads(line) for line in (folder / "result.json").read_text().splitlines()]
-    stage, test = summary["stage1"], summary["test"]
+    stage = summary["stage1"]
     return {
+        "library": OURS,
         "algo": job.algo,
         "env": job.env,
         "seed": seed,
-        "command": shlex.join(job.command(seed)),
+        "command": job.command(seed),
         "env_steps": stage["env_steps"],
         "updates": stage["updates"],
         "best_evaluation": stage["best_score"],
-        "test": {name: test[name] for name in ("return_mean", "return_std", "episodes")},
+        "test": _test(summary),
         "curve": [[row["env_steps"], row["Eval/return"]] for row in rows if row.get("Eval/return") is not None],
         "commit": params["git_commit"],
         "versions": params["versions"],
     }
 
 
-def write(path: Path, result: dict[str, Any]) -> None:
-    """Write a result in one piece."""
+def write_result(path: Path, result: dict[str, Any]) -> None:
+    """Write a result in one piece, its curve on one line."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    curve = f'"curve": {json.dumps(result["curve"])}'
+    text = json.dumps(result | {"curve": None}, indent=1).replace('"curve": null', curve)
     part = path.with_suffix(".part")
-    curve = json.dumps(result["curve"])
-    text = json.dumps(result | {"curve": None}, indent=1).replace('"curve": null', f'"curve": {curve}')
     part.write_text(text + "\n")
     os.replace(part, path)
 
 
-def work(jobs: list[Job], seeds: list[int] | None, out: Path, results: Path, timeout: float) -> int:
+def work(jobs: list[Job], seeds: list[int] | None, args: argparse.Namespace) -> int:
     """Run what is not finished; how many runs failed."""
     failed = 0
-    for job in jobs:
-        for seed in job.seeds if seeds is None else seeds:
-            path = job.result(seed, results)
-            with claimed(out / f"{job.set}-{job.algo.lower()}-seed{seed}.lock") as free:
-                if not free or path.exists():
-                    continue
-                print(f"{time.strftime('%H:%M:%S')} {shlex.join(job.command(seed))}", flush=True)
-                try:
-                    result = train(job, seed, out, timeout)
-                except RuntimeError as error:
-                    failed += 1
-                    print(f"  failed: {error}", flush=True)
-                    continue
-                write(path, result)
-                test = result["test"]
-                print(
-                    f"  test {test['return_mean']:.1f} ± {test['return_std']:.1f} after {result['env_steps']:,} env steps, "
-                    f"{result['seconds']:.0f} s ({result['cpu_seconds']:.0f} s of CPU)",
-                    flush=True,
-                )
+    runs = [(job, seed, library) for job in jobs for seed in seeds or job.seeds for library in job.libraries]
+    for job, seed, library in runs:
+        path, base = job.result(args.results, seed, library), args.out / job.set
+        with claimed(base / f"{job.run_name(seed, library)}.lock") as free:
+            if not free or path.exists():
+                continue
+            beside = "" if library == OURS else f"  with {library}"
+            print(f"{time.strftime('%H:%M:%S')} {job.command(seed)}{beside}", flush=True)
+            try:
+                if library == OURS:
+                    result = train(job, seed, base, args.timeout)
+                else:
+                    result = train_sb3(job, seed, base, args.timeout, args.sb3)
+            except RuntimeError as error:
+                failed += 1
+                print(f"         failed: {error}", flush=True)
+                continue
+            write_result(path, result)
+            test, took = result["test"], f"{result['seconds']:,.0f} s, {result['cpu_seconds']:,.0f} s of them on a CPU"
+            score = f"{test['return_mean']:.1f} ± {test['return_std']:.1f}"
+            print(f"         test {score} after {result['env_steps']:,} env steps, {took}", flush=True)
     return failed
 
 
-def stop(number: int, frame: Any) -> None:
+def listed(jobs: list[Job], results: Path) -> str:
+    lines = []
+    for job in jobs:
+        runs = [job.result(results, seed, library) for seed in job.seeds for library in job.libraries]
+        done = sum(path.exists() for path in runs)
+        lines.append(f"{job.name:<30}{job.budget:>10,} env steps  {done} of {len(runs)} runs")
+    return "\n".join(lines)
+
+
+def _stop(number: int, frame: Any) -> None:
     raise SystemExit(128 + number)
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="*", metavar="SET", help="a set, or SET/ALGO; all by default")
-    parser.add_argument("--seeds", type=int, nargs="+", help="instead of the set's own (0 1 2 3 4)")
-    parser.add_argument("--out", type=Path, default=Path("/tmp/lit_rl_runs"), help="folder of the runs (default %(default)s)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of what is kept of them (default docs/results)")
-    parser.add_argument("--timeout", type=float, default=10_800, help="seconds that a run may take (default %(default)s)")
-    args = parser.parse_args()
-    jobs = chosen(args.sets)
-    signal.signal(signal.SIGTERM, stop)
-    return 1 if work(jobs, args.seeds, args.out.resolve(), args.results.resolve(), args.timeout) else 0
+    parser.add_argument("--seeds", type=int, nargs="+", help="instead of the job's own, 0 1 2 3 4")
+    parser.add_argument("--list", action="store_true", help="print the sets and what is finished, and exit")
+    parser.add_argument("--table", action="store_true", help="write docs/results.md from what is finished, and exit")
+    parser.add_argument("--out", type=Path, default=CACHE / "lit_rl" / "runs", help="folder of the runs (%(default)s)")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of what is kept of them (docs/results)")
+    parser.add_argument("--timeout", type=float, default=10_800, help="seconds that a run may take (%(default)s)")
+    parser.add_argument("--sb3", type=Path, default=SB3_VENV, help="virtual environment of SB3 (%(default)s)")
+    args = parser.parse_args(argv)
+    args.out, args.results = args.out.resolve(), args.results.resolve()
+    try:
+        jobs = chosen(args.sets)
+    except ValueError as error:
+        parser.error(str(error))
+    if args.list:
+        print(listed(jobs, args.results))
+        return 0
+    failed = 0
+    if not args.table:
+        signal.signal(signal.SIGTERM, _stop)
+        failed = work(jobs, args.seeds, args)
+    write_page(JOBS, args.results)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
