@@ -62,7 +62,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """Read one of lit_rl's checkpoints onto the CPU; a folder stands for its ``best.ckpt``.
+    """Read one of lit_rl's checkpoints onto the CPU; a folder stands for its ``best.ckpt``, or while the run goes on for
+    the best of its newest stage.
 
     Raises UsageError with path and reason: missing, cut, no checkpoint, needs unpickling, or not written by lit_rl.
     """
@@ -271,6 +272,12 @@ def _best_of(folder: Path) -> Path:
     best = folder / BEST
     if best.is_file():
         return best
+    for stage in (folder / "stage2", folder / "stage1", folder):  # of a run that has not ended
+        with contextlib.suppress(UsageError):
+            if (last := find_last(stage)) is not None:
+                kept = stage / str(last[1].get("callbacks", {}).get("lit_rl.BestCheckpoint", {}).get("best_model_path"))
+                if kept.is_file() and kept.parent == stage:
+                    return kept
     others = sorted(str(file.relative_to(folder)) for file in folder.glob("**/*.ckpt"))
     found = f"it holds {', '.join(others[:5])}: name one of them" if others else "it holds no checkpoint at all"
     raise UsageError(f"{folder} has no {BEST}; {found}")

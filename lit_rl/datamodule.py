@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from lit_rl.data.experience import Experience, Source
 from lit_rl.data.plans import Plan
 from lit_rl.data.transitions import Episode
 from lit_rl.envs.config import EnvConfig
-from lit_rl.envs.make import name_of
+from lit_rl.envs.make import EnvName, name_of
 from lit_rl.envs.seeds import env_seed
 from lit_rl.envs.spaces import Spaces
 from lit_rl.envs.vector import make_vector_env, probe
@@ -74,6 +75,7 @@ class ExperienceDataModule(pl.LightningDataModule):
             if (again := probe(env, self.env_config)) != self.spaces:
                 found = f"{self.spaces.action} and {again.action}, {self.spaces.observation} and {again.observation}"
                 raise UsageError(f"{name_of(env)} makes envs with different spaces: {found}")
+        self.save_hyperparameters({"lit_rl": saved_env(env, self.env_config)}, logger=False)
         self.source: Source | None = None
         self._plan: Plan | None = None  # of the last fit, as it fitted into an epoch
         self._test_envs: gym.vector.VectorEnv | None = None
@@ -217,6 +219,15 @@ class ExperienceDataModule(pl.LightningDataModule):
         if self._test_envs is not None:
             self._test_envs.close()
             self._test_envs = None
+
+
+def saved_env(env: EnvName, env_config: dict[str, Any]) -> dict[str, Any]:
+    """The environment as a checkpoint names it: by its id or import path, with a config of plain values; else without."""
+    name = env if isinstance(env, str) else f"{getattr(env, '__module__', '')}:{getattr(env, '__qualname__', '')}"
+    try:
+        return {"env": name, "env_config": json.loads(json.dumps(env_config))}
+    except (TypeError, ValueError):
+        return {"env": name, "env_config": None}
 
 
 class ExperienceLoader:

@@ -10,19 +10,21 @@ import torch
 
 from lit_rl.algorithms import check_saved_model, make_algorithm, saved_algorithm
 from lit_rl.checkpoint import check_finite, describing, load, misfit
+from lit_rl.data.evaluation import AFTER_TRAINING
 from lit_rl.envs.spaces import Spaces, cast_observation
 from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
 from lit_rl.policies.base import Policy
 
-_FAR = 1 << 62  # an env step after the last point of any schedule
-
 
 class LoadedPolicy:
     """A policy that acts on observations as the environment shows them: one, or a batch with a leading axis."""
 
-    def __init__(self, policy: Policy, spaces: Spaces, algo: str, seed: int = 0) -> None:
+    def __init__(
+        self, policy: Policy, spaces: Spaces, algo: str, seed: int = 0, env: dict[str, Any] | None = None
+    ) -> None:
         self.policy, self.spaces, self.algo = policy.eval(), spaces, algo
+        self.env = env  # the environment's settings by name, as far as the checkpoint has them
         self._generator = torch.Generator().manual_seed(seed)
 
     @torch.no_grad()
@@ -38,7 +40,7 @@ class LoadedPolicy:
         """
         batch, single = self._batch(obs)
         count = len(tree_leaves(batch)[0])
-        noise = self.policy.noise(1, count, self._generator, _FAR, 1)[0] if explore else None
+        noise = self.policy.noise(1, count, self._generator, AFTER_TRAINING, 1)[0] if explore else None
         action = self.policy.env_action(self.policy.act(batch, noise).action.numpy())
         return action[0] if single else action
 
@@ -84,4 +86,5 @@ def load_policy(path: str | Path) -> LoadedPolicy:
         raise UsageError(f"{path} does not fit the network it describes: {problem}")
     check_finite(own, path)
     policy.load_state_dict(own)
-    return LoadedPolicy(policy, spaces, about["algo"])
+    data = checkpoint.get("datamodule_hyper_parameters") or {}
+    return LoadedPolicy(policy, spaces, about["algo"], env=data.get("lit_rl"))

@@ -14,7 +14,11 @@ from typing import Any
 from lit_rl import __version__
 from lit_rl.errors import AlgorithmError, EnvError, NumericsError, RankError, UsageError, printable
 
-COMMANDS = {"train": ("lit_rl.cli.train_command", "learn a policy, refine it (--two_steps), test it, keep the best")}
+COMMANDS = {
+    "train": ("lit_rl.cli.train_command", "learn a policy, refine it (--two_steps), test it, keep the best"),
+    "rollout": ("lit_rl.cli.rollout_command", "play episodes with a trained policy, score them, film them, keep them"),
+    "list": ("lit_rl.cli.list_command", "the algorithms, their spaces, and the tuned settings"),
+}
 
 
 def main(argv: list[str] | None = None) -> int:

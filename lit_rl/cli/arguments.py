@@ -62,6 +62,7 @@ def from_argv(argv: list[str]) -> Request:
         name, equals, value = ("help", "", "") if token == "-h" else token[2:].partition("=")
         if token != "-h" and (not token.startswith("--") or not name):
             raise UsageError(f"unexpected argument {token}: settings are given as --name value")
+        name = name.replace("-", "_")
         if name in ACTIONS:
             if equals:
                 raise UsageError(f"--{name} takes no value")

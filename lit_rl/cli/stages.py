@@ -16,7 +16,8 @@ from typing import Any
 from lit_rl.algorithms import algorithm_name, find_algorithm
 from lit_rl.algorithms.base import Algorithm
 from lit_rl.cli.arguments import ALIASES
-from lit_rl.cli.parser import TRAINER, FlagParser, describe, nearest, parser_of
+from lit_rl.cli.flags import describe, nearest
+from lit_rl.cli.parser import TRAINER, FlagParser, parser_of
 from lit_rl.cli.trainer_flags import own_defaults
 from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import final_value, value_at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -12,6 +12,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from lit_rl.data.collector import reported_success, reset_state
+from lit_rl.data.record import Recorder
 from lit_rl.data.transitions import Episode
 from lit_rl.envs.spaces import Spaces, Stored, storage
 from lit_rl.errors import NumericsError
@@ -19,6 +20,7 @@ from lit_rl.functional.tree import Tree, tree_leaves, tree_map
 from lit_rl.policies.acting import Actor, make_actor
 from lit_rl.policies.base import Policy
 
+AFTER_TRAINING = 1 << 62  # an env step after the last point of any schedule
 WIDTH = 32  # observations per forward pass: a fixed one, since the last bits of a product depend on its shape
 
 
@@ -109,12 +111,26 @@ def _check_finite(obs: Tree, number: list[int], lengths: np.ndarray) -> None:
 
 @torch.inference_mode()
 def play_episodes(
-    policy: Policy, envs: gym.vector.VectorEnv, spaces: Spaces, seeds: Sequence[tuple[int, int]]
+    policy: Policy,
+    envs: gym.vector.VectorEnv,
+    spaces: Spaces,
+    seeds: Iterable[tuple[int, int]],
+    explore: torch.Generator | None = None,
+    recorder: Recorder | None = None,
+    steps: int | None = None,
 ) -> Iterator[Episode]:
-    """Play one greedy episode for each (number, reset seed), in envs that do not reset themselves; yielded in that order.
+    """Play one episode for each (number, reset seed), in envs that do not reset themselves; yielded in that order.
 
     Which episodes are played is fixed before the first step, and whoever stops early has the first ones, so short
     episodes are never over-represented; the envs' number changes the speed only.
+
+    Args:
+        policy: acts greedily; with ``explore`` as at the end of training, by noise from that generator.
+        envs: do not reset themselves.
+        spaces: of one env.
+        seeds: number and reset seed of each episode, numbers rising; there may be no end of them.
+        recorder: is shown every step.
+        steps: env steps after which no more are made; the episodes under way are not yielded then.
 
     Raises:
         NumericsError: an observation is NaN or infinite.
@@ -122,40 +138,56 @@ def play_episodes(
     """
     policy.eval()
     actor, n = make_actor(policy), envs.num_envs
-    waiting = list(seeds)
-    order = iter([i for i, _ in seeds])
-    due = next(order, None)
+    waiting = iter(seeds)
+    order: list[int] = []  # of the episodes that were begun and have not been yielded
     finished: dict[int, Episode] = {}
     number = [-1] * n
     kinds = storage(spaces.observation)
     reset_seeds: list[int] = [0] * n
+
+    def begin(i: int) -> None:
+        number[i], reset_seeds[i] = next(waiting, (-1, reset_seeds[i]))
+        if number[i] >= 0:
+            order.append(number[i])
+
     for i in range(n):
-        if waiting:
-            number[i], reset_seeds[i] = waiting.pop(0)
+        begin(i)
     obs, _ = envs.reset(seed=list(reset_seeds), options={"reset_mask": np.ones(n, bool)})  # type: ignore[arg-type]
     returns, lengths = np.zeros(n), np.zeros(n, np.int64)
     initial = policy.initial_state(n)
     state = initial
-    while max(number) >= 0:
+    made = 0
+    while True:
         seen = tree_map(_cast, kinds, obs)
         _check_finite(seen, number, lengths)
-        action, state = act_greedily(actor, seen, state)
-        obs, reward, terminated, truncated, info = envs.step(policy.env_action(action))
+        if recorder is not None:
+            recorder.saw(number, reset_seeds, seen)
+        if explore is None:
+            action, state = act_greedily(actor, seen, state)
+        else:
+            action, state = actor.act(seen, policy.noise(1, n, explore, AFTER_TRAINING, 1)[0].numpy(), state)
+        taken = policy.env_action(action)
+        obs, reward, terminated, truncated, info = envs.step(taken)
         returns += reward
         lengths += 1
+        made += sum(i >= 0 for i in number)
+        over = steps is not None and made >= steps
         ended = terminated | truncated
+        if recorder is not None:
+            recorder.made(taken, reward, terminated, truncated, tree_map(_cast, kinds, obs), info)
         if not ended.any():
+            if over:
+                return
             continue
         for i in map(int, np.flatnonzero(ended)):
             if number[i] >= 0:
                 success = reported_success(info, i)
                 finished[number[i]] = Episode(number[i], float(returns[i]), int(lengths[i]), success)
-            number[i] = -1
-            if waiting:
-                number[i], reset_seeds[i] = waiting.pop(0)
-        while due in finished:
-            yield finished.pop(due)
-            due = next(order, None)
+            begin(i)
+        while order and order[0] in finished:
+            yield finished.pop(order.pop(0))
+        if over or max(number) < 0:
+            return
         returns[ended], lengths[ended] = 0.0, 0
         obs, _ = envs.reset(seed=list(reset_seeds), options={"reset_mask": ended.copy()})  # type: ignore[arg-type]
         if state is not None:

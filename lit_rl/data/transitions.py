@@ -74,3 +74,17 @@ class Episode(NamedTuple):
     return_: float
     length: int
     success: float | None
+
+
+class Trajectory(NamedTuple):
+    """An episode as it was played, n steps."""
+
+    number: int
+    seed: int  # its reset seed
+    obs: Tree  # (n + 1, ...): the last observation included
+    action: np.ndarray  # (n, ...), as the environment takes them
+    reward: np.ndarray  # (n,) float64, raw
+    terminated: bool
+    truncated: bool  # by the environment's limit, or because nothing more was played
+    success: float | None
+    log_prob: np.ndarray | None  # (n,) float64, of the actions; None where it is not known

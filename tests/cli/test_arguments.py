@@ -84,3 +84,8 @@ def test_a_config_that_is_a_folder_or_no_text_is_refused(tmp_path):
 def test_an_empty_config_sets_nothing(tmp_path):
     (tmp_path / "empty.yaml").write_text("# nothing\n")
     assert from_argv(["--config", str(tmp_path / "empty.yaml")]).values == {}
+
+
+def test_dashes_and_underscores_are_the_same():
+    request = from_argv(["--max-epochs", "3", "--two-steps", "--lr_2=1e-4", "--env-config", '{"a-b": 1}'])
+    assert request.values == {"max_epochs": "3", "two_steps": True, "lr_2": "1e-4", "env_config": '{"a-b": 1}'}

@@ -113,7 +113,6 @@ def test_a_message_says_in_which_config_the_value_stands():
     [
         (["--max_epoch", "3"], "nearest: max_epochs,"),
         (["--two_step"], "nearest: two_steps"),
-        (["--two-steps"], "nearest: two_steps"),
         (["--learning_start", "3"], "nearest: learning_starts"),
         (["--qqq"], "lit-rl train --help lists the known ones"),
         (["--config", "{learning_start: 3}"], "nearest: learning_starts"),

@@ -1,0 +1,149 @@
+"""``lit-rl rollout CHECKPOINT``: play episodes with a trained policy, from its checkpoint alone."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+from lit_rl.cli.command import Command
+from lit_rl.cli.settings import EPISODES, RolloutSettings
+from lit_rl.errors import UsageError
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+    from lit_rl.data.transitions import Episode
+    from lit_rl.serving import LoadedPolicy
+
+
+def main(argv: list[str]) -> int:
+    """Play, and print the score."""
+    settings = Command("rollout", RolloutSettings, ("checkpoint", "CHECKPOINT")).parse(argv)
+    if settings is None:
+        return 0
+    if settings.algo is not None:
+        from lit_rl.algorithms import find_algorithm
+
+        find_algorithm(settings.algo)  # imports a user's own, which a checkpoint may not
+    from lit_rl.serving import load_policy
+
+    loaded = load_policy(settings.checkpoint)
+    env, env_config = _env_of(settings, loaded)
+    _check(settings, loaded, env, env_config)
+    played = _play(settings, loaded, env, env_config)
+    print(report(f"{loaded.algo} on {env}, {settings.checkpoint}", *played))
+    return 0
+
+
+def _env_of(settings: RolloutSettings, loaded: LoadedPolicy) -> tuple[str, dict[str, Any]]:
+    """The environment that was typed, or else the one that the checkpoint names."""
+    import gymnasium as gym
+
+    from lit_rl.envs.make import register_ale
+
+    saved = loaded.env or {}
+    name = settings.env or saved.get("env")
+    if name is None:
+        raise UsageError(f"{settings.checkpoint} does not say what it was trained in: give --env ID")
+    config = saved.get("env_config") if name == saved.get("env") else {}
+    if settings.env is None:
+        register_ale(name)
+        if name not in gym.registry:  # a file must not say what code runs
+            raise UsageError(
+                f"{settings.checkpoint} was trained in {name}, which is code of your own: give --env {name}"
+            )
+        if config is None and not settings.env_config:
+            raise UsageError(f"{settings.checkpoint} does not say how {name} was made: give --env_config")
+    return name, {**(config or {}), **settings.env_config}
+
+
+def _check(settings: RolloutSettings, loaded: LoadedPolicy, env: str, env_config: dict[str, Any]) -> None:
+    """Refuse another algorithm or space by name, and what cannot be shown, before anything is made."""
+    from lit_rl.envs.spaces import describe
+    from lit_rl.envs.vector import probe
+    from lit_rl.envs.video import check_rendering
+
+    if settings.algo is not None and settings.algo.upper() != loaded.algo.upper():
+        raise UsageError(f"{settings.checkpoint} holds a policy of {loaded.algo}, not of {settings.algo}")
+    found = probe(env, env_config)
+    for kind in ("observation", "action"):
+        made_for, there = getattr(loaded.spaces, kind), getattr(found, kind)
+        if made_for != there:
+            raise UsageError(
+                f"{settings.checkpoint} holds a policy for the {kind} space {describe(made_for)}, and {env} has "
+                f"{describe(there)}{'' if describe(made_for) != describe(there) else ' with other bounds'}"
+            )
+    if settings.render:
+        check_rendering(env, env_config, "human", "--render")
+    if settings.video_dir is not None:
+        check_rendering(env, env_config, "rgb_array", "--video_dir")
+
+
+def _play(
+    settings: RolloutSettings, loaded: LoadedPolicy, env: str, env_config: dict[str, Any]
+) -> tuple[list[Episode], int, float]:
+    """The episodes that were finished, all env steps, and the seconds that they took."""
+    import torch
+
+    from lit_rl.data.evaluation import play_episodes
+    from lit_rl.data.record import Recorder
+    from lit_rl.envs.seeds import env_seed
+
+    torch.set_num_threads(1)
+    count = None if settings.steps is not None else settings.episodes or EPISODES
+    seeds = ((i, env_seed(settings.seed, "test", i)) for i in itertools.count())
+    explore = torch.Generator().manual_seed(settings.seed) if settings.explore else None
+    recorder = Recorder()
+    envs = _make_envs(settings, env, env_config, count)
+    began = time.perf_counter()
+    try:
+        found = list(
+            play_episodes(
+                loaded.policy, envs, loaded.spaces, itertools.islice(seeds, count), explore, recorder, settings.steps
+            )
+        )
+    finally:
+        envs.close()
+    return found, recorder.steps, time.perf_counter() - began
+
+
+def _make_envs(
+    settings: RolloutSettings, env: str, env_config: dict[str, Any], episodes: int | None
+) -> gym.vector.VectorEnv:
+    import gymnasium as gym
+    from gymnasium.vector import AutoresetMode
+
+    from lit_rl.envs.make import make_env
+    from lit_rl.envs.vector import make_vector_env
+    from lit_rl.envs.video import Film
+
+    if settings.video_dir is None:
+        config = {**env_config, "render_mode": "human"} if settings.render else env_config
+        return make_vector_env(env, config, settings.num_envs, "sync", autoreset="disabled")
+    film = Film(make_env(env, {**env_config, "render_mode": "rgb_array"}), settings.video_dir, "rollout", episodes)
+    return gym.vector.SyncVectorEnv([lambda: film], copy=False, autoreset_mode=AutoresetMode.DISABLED)
+
+
+def report(title: str, episodes: list[Episode], steps: int, seconds: float) -> str:
+    """What was played, for people."""
+    import numpy as np
+
+    from lit_rl.functional.bootstrap import bootstrap_interval
+
+    speed = f"env steps  {steps:,} in {seconds:.1f} s, {steps / max(seconds, 1e-9):,.0f} a second"
+    if not episodes:
+        return f"{title}\nreturn     - (no episode has ended)\n{speed}"
+    returns = np.array([episode.return_ for episode in episodes])
+    lengths = np.array([episode.length for episode in episodes])
+    success = [episode.success for episode in episodes if episode.success is not None]
+    low, high = bootstrap_interval(returns)
+    ended = "1 episode" if len(episodes) == 1 else f"{len(episodes)} episodes"
+    lines = [
+        title,
+        f"return     {returns.mean():.2f} ± {returns.std():.2f}  (95%: {low:.2f} to {high:.2f}; {ended})",
+        f"length     {lengths.mean():.1f}",
+        f"success    {np.mean(success):.1%}" if len(success) == len(episodes) else "success    - (not reported)",
+        speed,
+    ]
+    return "\n".join(lines)

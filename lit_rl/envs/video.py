@@ -1,0 +1,90 @@
+"""Films of episodes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.wrappers import RecordVideo
+
+from lit_rl.envs.make import EnvName, make_env, name_of
+from lit_rl.errors import UsageError
+
+if TYPE_CHECKING:
+    _RecordVideo = RecordVideo[Any, Any]
+else:
+    _RecordVideo = RecordVideo
+
+
+def check_rendering(env: EnvName, env_config: dict[str, Any], mode: str, flag: str) -> None:
+    """Refuse in one line what could not be rendered, before anything is made.
+
+    Args:
+        env, env_config: as for ``make_env``.
+        mode: human (a window) or rgb_array (what films are made of).
+        flag: what asked for it.
+
+    Raises:
+        UsageError: the environment has no such mode or fails in it, there is no display, or no package that writes films.
+    """
+    if mode == "rgb_array" and importlib.util.find_spec("moviepy") is None:
+        raise UsageError(f"{flag} needs the package moviepy: install it with: pip install -e '.[video]'")
+    screens = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    if mode == "human" and sys.platform == "linux" and not any(os.environ.get(name) for name in screens):
+        raise UsageError(f"{flag} needs a display, and there is none here: use --video_dir DIR")
+    plain = make_env(env, env_config)
+    modes = plain.metadata.get("render_modes") or []
+    plain.close()
+    if mode not in modes:
+        can = f"it can {', '.join(map(str, modes))}" if modes else "it cannot render at all"
+        raise UsageError(f"{flag}: {name_of(env)} has no render mode {mode}; {can}")
+    if mode == "human":
+        return
+    tried = make_env(env, {**env_config, "render_mode": mode})
+    try:
+        tried.reset(seed=0)
+        frame = tried.render()
+    except Exception as error:  # drivers fail in many ways
+        said = str(error).splitlines()[0]
+        raise UsageError(f"{flag}: {name_of(env)} cannot be rendered here: {said}") from None
+    finally:
+        tried.close()
+    if not (isinstance(frame, np.ndarray) and frame.ndim == 3):
+        raise UsageError(f"{flag}: {name_of(env)} renders a {type(frame).__name__}, not an image (height, width, 3)")
+
+
+class Film(_RecordVideo):
+    """RecordVideo that leaves no film behind that is not whole.
+
+    Args:
+        env: renders images.
+        folder: that the films go to, ``<prefix>-episode-<n>.mp4``.
+        prefix: of their names.
+        episodes: that are filmed; None films all.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], folder: str | Path, prefix: str, episodes: int | None) -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*Overwriting existing videos")
+            super().__init__(
+                env, str(folder), episode_trigger=lambda n: episodes is None or n < episodes, name_prefix=prefix
+            )
+
+    def stop_recording(self) -> None:
+        path = Path(self.video_folder) / f"{self._video_name}.mp4"
+        try:
+            super().stop_recording()  # type: ignore[no-untyped-call]
+        except BaseException as error:
+            self.recording, self.recorded_frames = False, []
+            with contextlib.suppress(OSError):
+                path.unlink()
+            if not isinstance(error, Exception):
+                raise
+            raise UsageError(f"cannot write {path}: {str(error).splitlines()[0]}") from None
