@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lit_rl.envs.spaces import Spaces
     from lit_rl.lit_policy import LitPolicy
     from lit_rl.policies.base import Policy
-    from lit_rl.serving import load_policy
+    from lit_rl.serving import load_policy, make_env
 
 _HOMES = {
     "Algorithm": "algorithms.base",
@@ -23,6 +23,7 @@ _HOMES = {
     "Policy": "policies.base",
     "Spaces": "envs.spaces",
     "load_policy": "serving",
+    "make_env": "serving",
     "train": "cli",
 }
 
@@ -34,6 +35,7 @@ __all__ = [
     "Spaces",
     "__version__",
     "load_policy",
+    "make_env",
     "train",
 ]
 

@@ -17,10 +17,12 @@ from lit_rl.data.evaluation import play_episodes
 from lit_rl.data.experience import Experience, Source
 from lit_rl.data.plans import Plan
 from lit_rl.data.transitions import Episode
-from lit_rl.envs.config import EnvConfig
+from lit_rl.envs.atari import Atari
+from lit_rl.envs.config import EnvConfig, VectorEnvKind
+from lit_rl.envs.frames import frame_space, stack_spaces
 from lit_rl.envs.make import EnvName, name_of
 from lit_rl.envs.seeds import env_seed
-from lit_rl.envs.spaces import Spaces
+from lit_rl.envs.spaces import Spaces, describe, storage
 from lit_rl.envs.vector import make_vector_env, probe
 from lit_rl.errors import UsageError
 from lit_rl.policies.base import Policy
@@ -33,7 +35,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         env: an environment id, an import path, or a function that makes the environment.
         env_config: keyword arguments of the environment.
         num_envs: training environments on each rank.
-        vector_env: how they are stepped: one after the other, in processes, or by the env's own vector version.
+        vector_env: how they are stepped: one after the other, in processes, or by a vector version of the env.
         step_per_epoch: env steps of an epoch, over all envs and ranks.
         episode_per_test: episodes of one evaluation.
         num_test_envs: environments that play them.
@@ -41,6 +43,8 @@ class ExperienceDataModule(pl.LightningDataModule):
         seed: of environments, exploration and sampling; ranks and purposes draw from it without overlap.
         exact_resume: begin each epoch with fresh episodes, so that a fit resumed from the end of an epoch goes on to the
             same bits as one that was never stopped.
+        atari: the standard preprocessing of Atari games.
+        frame_stack: newest frames that a policy sees at once (4 with ``atari``, else 1).
 
     Raises:
         UsageError: an unknown or unusable environment, or a number out of range.
@@ -51,34 +55,55 @@ class ExperienceDataModule(pl.LightningDataModule):
         env: str | Callable[..., gym.Env[Any, Any]] = "CartPole-v1",
         env_config: dict[str, Any] | None = None,
         num_envs: int = 1,
-        vector_env: Literal["sync", "async", "native"] = "sync",
+        vector_env: VectorEnvKind = "sync",
         step_per_epoch: int = 10_000,
         episode_per_test: int = 30,
         num_test_envs: int = 10,
         test_episodes: int = 100,
         seed: int = 0,
         exact_resume: bool = False,
+        atari: bool = False,
+        frame_stack: int | None = None,
     ) -> None:
         super().__init__()
         # the border where settings are checked; a function is as welcome as the id that the flag is typed as
-        EnvConfig(env, env_config or {}, num_envs, vector_env)  # type: ignore[arg-type]
+        checked = EnvConfig(env, env_config or {}, num_envs, vector_env, atari, frame_stack)  # type: ignore[arg-type]
         DataConfig(step_per_epoch)
         EvalConfig(episode_per_test, num_test_envs, test_episodes)
         self.env, self.env_config = env, env_config or {}
         self.num_envs, self.vector_env, self.step_per_epoch = num_envs, vector_env, step_per_epoch
         self.episode_per_test, self.num_test_envs, self.test_episodes = episode_per_test, num_test_envs, test_episodes
         self.seed, self.exact_resume = seed, exact_resume
-        self.spaces: Spaces = probe(env, self.env_config)
-        if vector_env == "native":  # refused here rather than in the middle of a fit
-            make_vector_env(env, self.env_config, num_envs, vector_env, autoreset="same_step").close()
+        self.atari = atari
+        found = probe(env, self.env_config, self._preprocessing(False))
+        self.spaces: Spaces = stack_spaces(found, checked.stacked_frames)
+        if vector_env in ("native", "envpool"):  # refused here rather than in the middle of a fit
+            self._check_native()
         elif callable(env) or ":" in env or "." in env:  # of code that is the user's own: do two envs have the same?
-            if (again := probe(env, self.env_config)) != self.spaces:
-                found = f"{self.spaces.action} and {again.action}, {self.spaces.observation} and {again.observation}"
-                raise UsageError(f"{name_of(env)} makes envs with different spaces: {found}")
-        self.save_hyperparameters({"lit_rl": saved_env(env, self.env_config)}, logger=False)
+            if (again := probe(env, self.env_config, self._preprocessing(False))) != found:
+                both = f"{found.action} and {again.action}, {found.observation} and {again.observation}"
+                raise UsageError(f"{name_of(env)} makes envs with different spaces: {both}")
+        self.save_hyperparameters({"lit_rl": saved_env(env, self.env_config, atari)}, logger=False)
         self.source: Source | None = None
         self._plan: Plan | None = None  # of the last fit, as it fitted into an epoch
         self._test_envs: gym.vector.VectorEnv | None = None
+
+    def _preprocessing(self, training: bool) -> Atari | None:
+        return Atari(training) if self.atari else None
+
+    def _check_native(self) -> None:
+        """Refuse a vector version that does not exist, or that is of another kind than the environment itself."""
+        made = self._make_envs(self.num_envs, self.vector_env, True)
+        found, wanted = (
+            (made.single_observation_space, made.single_action_space),
+            (frame_space(self.spaces), self.spaces.action),
+        )
+        made.close()
+        if storage(found[0]) != storage(wanted[0]) or describe(found[1]) != describe(wanted[1]):
+            shown = [" and ".join(map(describe, both)) for both in (found, wanted)]
+            raise UsageError(
+                f"vector_env {self.vector_env} of {name_of(self.env)} has {shown[0]}, not {shown[1]}: choose sync or async"
+            )
 
     @property
     def env_steps(self) -> int:
@@ -135,20 +160,24 @@ class ExperienceDataModule(pl.LightningDataModule):
         return source
 
     def _make_collector(self, rank: int, world: int) -> Collector:
-        envs = make_vector_env(
-            self.env,
-            self.env_config,
-            self.num_envs,
-            self.vector_env,
-            autoreset="same_step",
-            first_index=rank * self.num_envs,
-        )
+        envs = self._make_envs(self.num_envs, self.vector_env, True, rank * self.num_envs)
 
         def seeds(restart: int) -> list[int]:
             return [env_seed(self.seed, "train", 0, restart, rank * self.num_envs + i) for i in range(self.num_envs)]
 
         generator = torch.Generator().manual_seed(env_seed(self.seed, "train", 2, rank))
         return Collector(envs, self.spaces, seeds, generator, self.num_envs * world)
+
+    def _make_envs(self, count: int, how: VectorEnvKind, training: bool, first_index: int = 0) -> gym.vector.VectorEnv:
+        return make_vector_env(
+            self.env,
+            self.env_config,
+            count,
+            how,
+            autoreset="same_step" if training else "disabled",
+            first_index=first_index,
+            atari=self._preprocessing(training),
+        )
 
     def train_dataloader(self) -> ExperienceLoader:
         assert self.source is not None
@@ -175,8 +204,8 @@ class ExperienceDataModule(pl.LightningDataModule):
     def _play(self, policy: Policy, seeds: list[tuple[int, int]]) -> Iterator[Episode]:
         if self._test_envs is None:
             count = min(self.num_test_envs, max(self.episode_per_test, self.test_episodes))
-            how = "sync" if self.vector_env == "native" else self.vector_env
-            self._test_envs = make_vector_env(self.env, self.env_config, count, how, autoreset="disabled")
+            waits = self.vector_env in ("sync", "async") or (self.vector_env == "native" and self.atari)
+            self._test_envs = self._make_envs(count, self.vector_env if waits else "sync", False)
         return play_episodes(policy, self._test_envs, self.spaces, seeds)
 
     def reports_success(self, policy: Policy) -> bool:
@@ -221,13 +250,14 @@ class ExperienceDataModule(pl.LightningDataModule):
             self._test_envs = None
 
 
-def saved_env(env: EnvName, env_config: dict[str, Any]) -> dict[str, Any]:
+def saved_env(env: EnvName, env_config: dict[str, Any], atari: bool) -> dict[str, Any]:
     """The environment as a checkpoint names it: by its id or import path, with a config of plain values; else without."""
     name = env if isinstance(env, str) else f"{getattr(env, '__module__', '')}:{getattr(env, '__qualname__', '')}"
+    saved = {"env": name, "atari": atari}
     try:
-        return {"env": name, "env_config": json.loads(json.dumps(env_config))}
+        return saved | {"env_config": json.loads(json.dumps(env_config))}
     except (TypeError, ValueError):
-        return {"env": name, "env_config": None}
+        return saved | {"env_config": None}
 
 
 class ExperienceLoader:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 
 from lit_rl.algorithms import check_saved_model, make_algorithm, saved_algorithm
 from lit_rl.checkpoint import check_finite, describing, load, misfit
 from lit_rl.data.evaluation import AFTER_TRAINING
+from lit_rl.envs import make as envs
+from lit_rl.envs.atari import Atari
+from lit_rl.envs.config import EnvConfig
+from lit_rl.envs.frames import StackFrames
 from lit_rl.envs.spaces import Spaces, cast_observation
 from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
@@ -32,7 +37,8 @@ class LoadedPolicy:
         """The action for one observation, or the actions for a batch, as the environment takes them.
 
         Args:
-            obs: as the observation space says, with or without a leading batch axis.
+            obs: as ``spaces.observation`` says, with or without a leading batch axis; :func:`lit_rl.make_env` makes an
+                environment that shows it, stacks of frames and masks included.
             explore: act as at the end of training, schedules at their final values, instead of greedily.
 
         Raises:
@@ -61,6 +67,25 @@ class LoadedPolicy:
     def _batch(self, obs: Tree) -> tuple[Tree, bool]:
         batch, single = cast_observation(self.spaces.observation, obs)
         return tree_map(torch.from_numpy, batch), single
+
+
+def make_env(
+    env: envs.EnvName, env_config: dict[str, Any] | None = None, *, atari: bool = False, frame_stack: int | None = None
+) -> gym.Env[Any, Any]:
+    """One environment as a policy sees it in evaluation: masks in its observations, Atari preprocessing, stacked frames.
+
+    Args:
+        env: an environment id, an import path, or a function that makes the environment.
+        env_config: its keyword arguments.
+        atari: the standard preprocessing of Atari games.
+        frame_stack: newest frames that an observation shows (4 with ``atari``, else 1).
+
+    Raises:
+        UsageError: there is no such environment, or it cannot be shown so.
+    """
+    config = EnvConfig(env, env_config or {}, atari=atari, frame_stack=frame_stack)  # type: ignore[arg-type]
+    made = envs.make_env(env, config.env_config, atari=Atari(False) if atari else None)
+    return made if config.stacked_frames == 1 else StackFrames(made, config.stacked_frames)
 
 
 def load_policy(path: str | Path) -> LoadedPolicy:

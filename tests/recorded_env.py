@@ -14,6 +14,7 @@ from torch import nn
 from lit_rl.data.collector import Collector
 from lit_rl.data.transitions import Steps
 from lit_rl.envs.config import VectorEnvKind
+from lit_rl.envs.frames import stack_spaces
 from lit_rl.envs.spaces import Spaces
 from lit_rl.envs.vector import make_vector_env, probe
 from lit_rl.functional.tree import tree_map
@@ -136,10 +137,11 @@ def make_collector(
     vector_env: VectorEnvKind = "sync",
     env: str | Callable[..., gym.Env] = Recorded,
     seeds: Callable[[int], list[int]] | None = None,
+    frame_stack: int = 1,
     **env_config: Any,
 ) -> tuple[Collector, Scripted]:
     """A collector of recorded envs (lane i in env i after every restart) and the policy for it."""
-    spaces = probe(env, env_config)
+    spaces = stack_spaces(probe(env, env_config), frame_stack)
     envs = make_vector_env(env, env_config, num_envs, vector_env, autoreset="same_step")
     generator = torch.Generator().manual_seed(0)
     collector = Collector(envs, spaces, seeds or (lambda _: list(range(num_envs))), generator, num_envs)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import gymnasium as gym
 
     from lit_rl.data.transitions import Episode
+    from lit_rl.envs.atari import Atari
     from lit_rl.serving import LoadedPolicy
 
 
@@ -40,7 +41,7 @@ def _env_of(settings: RolloutSettings, loaded: LoadedPolicy) -> tuple[str, dict[
     """The environment that was typed, or else the one that the checkpoint names."""
     import gymnasium as gym
 
-    from lit_rl.envs.make import register_ale
+    from lit_rl.envs.make import register_package
 
     saved = loaded.env or {}
     name = settings.env or saved.get("env")
@@ -48,7 +49,7 @@ def _env_of(settings: RolloutSettings, loaded: LoadedPolicy) -> tuple[str, dict[
         raise UsageError(f"{settings.checkpoint} does not say what it was trained in: give --env ID")
     config = saved.get("env_config") if name == saved.get("env") else {}
     if settings.env is None:
-        register_ale(name)
+        register_package(name)
         if name not in gym.registry:  # a file must not say what code runs
             raise UsageError(
                 f"{settings.checkpoint} was trained in {name}, which is code of your own: give --env {name}"
@@ -60,13 +61,14 @@ def _env_of(settings: RolloutSettings, loaded: LoadedPolicy) -> tuple[str, dict[
 
 def _check(settings: RolloutSettings, loaded: LoadedPolicy, env: str, env_config: dict[str, Any]) -> None:
     """Refuse another algorithm or space by name, and what cannot be shown, before anything is made."""
+    from lit_rl.envs.frames import stack_spaces
     from lit_rl.envs.spaces import describe
     from lit_rl.envs.vector import probe
     from lit_rl.envs.video import check_rendering
 
     if settings.algo is not None and settings.algo.upper() != loaded.algo.upper():
         raise UsageError(f"{settings.checkpoint} holds a policy of {loaded.algo}, not of {settings.algo}")
-    found = probe(env, env_config)
+    found = stack_spaces(probe(env, env_config, _preprocessing(loaded)), loaded.spaces.frame_stack)
     for kind in ("observation", "action"):
         made_for, there = getattr(loaded.spaces, kind), getattr(found, kind)
         if made_for != there:
@@ -95,7 +97,7 @@ def _play(
     seeds = ((i, env_seed(settings.seed, "test", i)) for i in itertools.count())
     explore = torch.Generator().manual_seed(settings.seed) if settings.explore else None
     recorder = Recorder()
-    envs = _make_envs(settings, env, env_config, count)
+    envs = _make_envs(settings, env, env_config, _preprocessing(loaded), count)
     began = time.perf_counter()
     try:
         found = list(
@@ -108,8 +110,14 @@ def _play(
     return found, recorder.steps, time.perf_counter() - began
 
 
+def _preprocessing(loaded: LoadedPolicy) -> Atari | None:
+    from lit_rl.envs.atari import Atari
+
+    return Atari(training=False) if (loaded.env or {}).get("atari") else None
+
+
 def _make_envs(
-    settings: RolloutSettings, env: str, env_config: dict[str, Any], episodes: int | None
+    settings: RolloutSettings, env: str, env_config: dict[str, Any], atari: Atari | None, episodes: int | None
 ) -> gym.vector.VectorEnv:
     import gymnasium as gym
     from gymnasium.vector import AutoresetMode
@@ -120,8 +128,9 @@ def _make_envs(
 
     if settings.video_dir is None:
         config = {**env_config, "render_mode": "human"} if settings.render else env_config
-        return make_vector_env(env, config, settings.num_envs, "sync", autoreset="disabled")
-    film = Film(make_env(env, {**env_config, "render_mode": "rgb_array"}), settings.video_dir, "rollout", episodes)
+        return make_vector_env(env, config, settings.num_envs, "sync", autoreset="disabled", atari=atari)
+    made = make_env(env, {**env_config, "render_mode": "rgb_array"}, atari=atari)
+    film = Film(made, settings.video_dir, "rollout", episodes)
     return gym.vector.SyncVectorEnv([lambda: film], copy=False, autoreset_mode=AutoresetMode.DISABLED)
 
 

@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from lit_rl.data.transitions import Episode, Steps
+from lit_rl.envs.frames import Frames, Stacking, frame_space
 from lit_rl.envs.spaces import Spaces, storage
 from lit_rl.errors import NumericsError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
@@ -30,6 +31,7 @@ class _Block:
         self.terminated = np.zeros((capacity, envs), bool)
         self.truncated = np.zeros((capacity, envs), bool)
         self.valid = np.ones((capacity, envs), bool)
+        self.age = np.zeros((capacity + 1, envs), np.uint8)
         self.action = np.zeros(0)  # made when the first action shows its shape
 
     def set_obs(self, t: int, obs: Tree) -> None:
@@ -75,6 +77,9 @@ class Collector:
         self._next_step = envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
         self._surplus = 0
         self._blocks: dict[int, _Block] = {}
+        self._frame = frame_space(spaces)  # what one environment shows
+        self.stacking = Stacking.of(spaces)
+        self._frames = Frames(spaces, self.num_envs) if self.stacking.depth > 1 else None
         self._obs: Tree = None  # the current observations; None before the first reset
         self._resetting = np.zeros(self.num_envs, bool)
         self._return = np.zeros(self.num_envs)
@@ -89,6 +94,8 @@ class Collector:
         self._return[:] = 0.0
         self._length[:] = 0
         self._state = None
+        if self._frames is not None:
+            self._frames.push(self._obs, np.ones(self.num_envs, bool))
 
     def cut(self) -> None:
         """Drop the episodes under way, not counted; the next collect begins fresh ones, seeded by the env steps made so far."""
@@ -113,6 +120,10 @@ class Collector:
         wanted = n - self._surplus
         block = self._block(max(0, -(-wanted // self.num_envs)) * (2 if self._next_step else 1) + int(self._next_step))
         block.set_obs(0, self._obs)
+        frames = self._frames
+        past: Tree = ()
+        if frames is not None:
+            past, block.age[0] = frames.past(), frames.age
         actor = self._make_actor(policy, random)
         with _drawing_float32():
             noise = policy.noise(block.capacity, self.num_envs, self.generator, env_steps, self.vector_step).numpy()
@@ -121,7 +132,7 @@ class Collector:
         final_obs: list[Tree] = []
         made = t = 0
         while made < wanted:
-            action, state = actor.act(block.get_obs(t), noise[t], state)
+            action, state = actor.act(block.get_obs(t) if frames is None else frames.see(), noise[t], state)
             next_obs, reward, terminated, truncated, info = self.envs.step(policy.env_action(action))
             block.set_action(t, action)
             block.set_obs(t + 1, next_obs)
@@ -142,6 +153,9 @@ class Collector:
                 fresh = ended
             if ended.any():
                 self._finish(t, ended, info, final_index, final_obs)
+            if frames is not None:
+                frames.push(block.get_obs(t + 1), fresh)
+                block.age[t + 1] = frames.age
             if state is not None and fresh.any():
                 state = reset_state(state, policy.initial_state(self.num_envs), fresh)
             t += 1
@@ -151,7 +165,7 @@ class Collector:
         begin = env_steps + ranks * self._surplus
         self._surplus += made - n
         self.env_steps += made
-        steps = _steps(block, t, final_index, final_obs)
+        steps = _steps(block, t, final_index, final_obs, past)
         _check_finite(steps, begin, ranks)
         return steps
 
@@ -205,7 +219,7 @@ class Collector:
     def _block(self, capacity: int) -> _Block:
         block = self._blocks.get(capacity)
         if block is None:
-            block = self._blocks[capacity] = _Block(capacity, self.num_envs, self.spaces.observation)
+            block = self._blocks[capacity] = _Block(capacity, self.num_envs, self._frame)
         return block
 
 
@@ -241,7 +255,7 @@ def reset_state(state: Tree, initial: Tree, fresh: np.ndarray) -> Tree:
     return tree_map(reset, state, initial)
 
 
-def _steps(block: _Block, t: int, final_index: list[tuple[int, int]], final_obs: list[Tree]) -> Steps:
+def _steps(block: _Block, t: int, final_index: list[tuple[int, int]], final_obs: list[Tree], past: Tree) -> Steps:
     """The first ``t`` vector steps of a block, in its memory, which the next collect overwrites."""
 
     def stack(room: np.ndarray, *leaves: Any) -> np.ndarray:
@@ -256,6 +270,8 @@ def _steps(block: _Block, t: int, final_index: list[tuple[int, int]], final_obs:
         valid=block.valid[:t],
         final_index=np.array(final_index, np.int64).reshape(-1, 2),
         final_obs=tree_map(stack, block.obs, *final_obs),
+        age=block.age[: t + 1],
+        past=past,
     )
 
 

@@ -14,6 +14,7 @@ from torchmetrics import Metric
 from lit_rl.data.collector import reported_success, reset_state
 from lit_rl.data.record import Recorder
 from lit_rl.data.transitions import Episode
+from lit_rl.envs.frames import Frames, frame_space
 from lit_rl.envs.spaces import Spaces, Stored, storage
 from lit_rl.errors import NumericsError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
@@ -142,7 +143,8 @@ def play_episodes(
     order: list[int] = []  # of the episodes that were begun and have not been yielded
     finished: dict[int, Episode] = {}
     number = [-1] * n
-    kinds = storage(spaces.observation)
+    kinds = storage(frame_space(spaces))
+    frames, fresh = (Frames(spaces, n) if spaces.frame_stack > 1 else None), np.ones(n, bool)
     reset_seeds: list[int] = [0] * n
 
     def begin(i: int) -> None:
@@ -162,6 +164,9 @@ def play_episodes(
         _check_finite(seen, number, lengths)
         if recorder is not None:
             recorder.saw(number, reset_seeds, seen)
+        if frames is not None:
+            frames.push(seen, fresh)
+            seen, fresh = frames.see(), np.zeros(n, bool)
         if explore is None:
             action, state = act_greedily(actor, seen, state)
         else:
@@ -188,7 +193,7 @@ def play_episodes(
             yield finished.pop(order.pop(0))
         if over or max(number) < 0:
             return
-        returns[ended], lengths[ended] = 0.0, 0
+        returns[ended], lengths[ended], fresh = 0.0, 0, ended
         obs, _ = envs.reset(seed=list(reset_seeds), options={"reset_mask": ended.copy()})  # type: ignore[arg-type]
         if state is not None:
             state = reset_state(state, initial, ended)

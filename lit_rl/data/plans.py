@@ -46,10 +46,11 @@ def fit_iteration(steps_per_iteration: int, step_per_epoch: int, vector_step: in
     return max(n for n in range(vector_step, wanted + 1, vector_step) if step_per_epoch % n == 0)
 
 
-def check_buffer_size(rows: int, envs: int) -> None:
-    """Refuse a replay buffer that leaves an env fewer than three rows."""
-    if rows < 3 * envs:
-        raise UsageError(f"--buffer_size {rows} is too small for {envs} envs: it must be at least {3 * envs}")
+def check_buffer_size(rows: int, envs: int, frame_stack: int = 1) -> None:
+    """Refuse a replay buffer that leaves an env no room for a transition, a final observation and a stack of frames."""
+    least = (2 + frame_stack) * envs
+    if rows < least:
+        raise UsageError(f"--buffer_size {rows} is too small for {envs} envs: it must be at least {least}")
 
 
 @dataclass(frozen=True)

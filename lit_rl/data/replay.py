@@ -2,7 +2,8 @@
 
 Every row holds what was seen and done at one time. The row after it holds what was seen next: the next step's row, or,
 where the episode ended, a row with the final observation that is no transition itself. So an observation is stored once,
-and the next observation of row i is always that of row i + 1.
+and the next observation of row i is always that of row i + 1. Where a policy sees stacks of frames, rows hold single ones,
+and stacks are made of the rows before when they are sampled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lit_rl.data.experience import Source
 from lit_rl.data.plans import ReplayPlan, check_buffer_size
 from lit_rl.data.prioritized import Priorities
 from lit_rl.data.transitions import Steps, Transitions
+from lit_rl.envs.frames import Stacking
 from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import value_at
 from lit_rl.functional.tree import Tree, tree_map
@@ -31,14 +33,16 @@ class ReplayBuffer:
     Args:
         capacity: rows over all envs.
         num_envs: N; each env has its own ring of ``capacity // N`` rows.
+        stacking: how many frames a policy sees at once; None for one.
 
     Raises:
-        UsageError: the capacity leaves an env fewer than three rows.
+        UsageError: the capacity leaves an env too few rows for one transition.
     """
 
-    def __init__(self, capacity: int, num_envs: int) -> None:
-        check_buffer_size(capacity, num_envs)
-        self.num_envs = num_envs
+    def __init__(self, capacity: int, num_envs: int, stacking: Stacking | None = None) -> None:
+        stacking = stacking or Stacking()
+        check_buffer_size(capacity, num_envs, stacking.depth)
+        self.num_envs, self.stacking = num_envs, stacking
         self.rows = capacity // num_envs
         self.head = np.zeros(num_envs, np.int64)  # where the current observation of each env stands
         self.filled = 0  # rows in use, of the env that uses the most
@@ -47,6 +51,8 @@ class ReplayBuffer:
         self.ended = torch.zeros(num_envs * self.rows, dtype=torch.bool)
         self.terminated = torch.zeros(num_envs * self.rows, dtype=torch.bool)
         self.reward = torch.zeros(num_envs * self.rows)
+        # frames of its own episode in the rows before each row, up to K - 1
+        self.age = torch.zeros(num_envs * self.rows if stacking.depth > 1 else 0, dtype=torch.uint8)
         self.obs: Tree = None  # made when the first rows show their shapes
         self.action: Tensor = torch.zeros(0)
 
@@ -69,7 +75,8 @@ class ReplayBuffer:
         if total.max() >= self.rows:  # of a block larger than the ring, its end only, and nothing from before it
             first = int(((1 + inserted)[::-1].cumsum(0).max(1) >= self.rows).sum())
             self.is_transition.zero_()
-        at = (self.head + np.arange(length)[:, None] + inserted.cumsum(0) - inserted) % self.rows + self._base
+        order = np.arange(length)[:, None] + inserted.cumsum(0) - inserted
+        at = (self.head + order) % self.rows + self._base
         rows = at[first:].reshape(-1)
 
         def put(room: Tensor, where: np.ndarray, values: np.ndarray) -> None:
@@ -88,12 +95,30 @@ class ReplayBuffer:
             final = np.where((at_end + 1) % self.rows == 0, at_end + 1 - self.rows, at_end + 1)
             tree_map(lambda room, x: put(room, final, x[keep]), self.obs, steps.final_obs)
             self.is_transition.numpy()[final] = False
+        forgotten = rows[:0]
+        if self.stacking.depth > 1:
+            put(self.age, rows, steps.age[first:length].reshape(-1))
+            put(self.age, final, np.minimum(steps.age[t, n] + 1, self.stacking.depth - 1)[t >= first])
+            if first:  # what their stacks would begin with has not been kept
+                early = steps.age[first:length] > order[first:] - order[first]
+                self.is_transition.numpy()[at[first:][early]] = False
         self.head = (self.head + total) % self.rows
         now = self.head + self._base
         tree_map(lambda room, x: put(room, now, x[length]), self.obs, steps.obs)
         self.is_transition.numpy()[now] = False
+        if self.stacking.depth > 1:
+            put(self.age, now, steps.age[length])
+            forgotten = self._forget()
         self.filled = min(self.rows, self.filled + int(total.max()))
-        return np.arange(len(self.reward)) if first else np.concatenate([rows, final, now])
+        return np.arange(len(self.reward)) if first else np.concatenate([rows, final, now, forgotten])
+
+    def _forget(self) -> np.ndarray:
+        """Rows that are no transitions any more, as the first frames of their stacks have been written over."""
+        after = np.arange(1, min(self.stacking.depth, self.rows))[:, None]  # rows from the newest on: the oldest ones
+        oldest = (self.head + after) % self.rows + self._base
+        lost: np.ndarray = oldest[self.age.numpy()[oldest] >= after]
+        self.is_transition.numpy()[lost] = False
+        return lost
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         """Rows (n,) of transitions, uniform over all that are kept."""
@@ -123,13 +148,22 @@ class ReplayBuffer:
             last = torch.where(goes_on, following, last)
         after = self._after(last)
         return Transitions(
-            obs=tree_map(lambda x: x[rows], self.obs),
+            obs=self._seen(rows),
             action=self.action[rows],
             reward=reward,
             discount=discount.masked_fill_(self.terminated[last], 0.0),
-            next_obs=tree_map(lambda x: x[after], self.obs),
+            next_obs=self._seen(after),
             weight=torch.ones_like(reward),
         )
+
+    def _seen(self, rows: Tensor) -> Tree:
+        """What a policy saw at rows (B,)."""
+        if self.stacking.depth == 1:
+            return tree_map(lambda x: x[rows], self.obs)
+        back = torch.from_numpy(self.stacking.back(self.age[rows].numpy()))
+        of_ring = (rows % self.rows)[:, None] - back  # negative where a stack begins at the ring's end
+        stack = rows[:, None] - back + self.rows * (of_ring < 0)
+        return tree_map(lambda stacked, x: x[stack if stacked else rows], self.stacking.parts, self.obs)
 
     def cut(self) -> np.ndarray:
         """End all episodes under way as truncated: what is added next begins new ones; the rows that changed."""
@@ -142,7 +176,7 @@ class ReplayBuffer:
         now = self.head + self._base
         self.is_transition.numpy()[now] = False
         self.filled = min(self.rows, self.filled + int(followed.any()))
-        return now
+        return now if self.stacking.depth == 1 else np.concatenate([now, self._forget()])
 
     def _after(self, rows: Tensor) -> Tensor:
         """The row that follows each row in its env's ring."""
@@ -168,6 +202,8 @@ class ReplayBuffer:
             "terminated": self.terminated,
             "reward": self.reward,
         }
+        if self.stacking.depth > 1:
+            fields["age"] = self.age
         state: dict[str, Any] = {
             "head": torch.from_numpy(self.head.copy()),
             "filled": self.filled,
@@ -198,7 +234,7 @@ class ReplayBuffer:
         def restore(room: Tensor, saved: Tensor) -> None:
             room.view(self.num_envs, self.rows, *room.shape[1:])[:, : saved.shape[1]] = saved
 
-        for name in ("is_transition", "ended", "terminated", "reward"):
+        for name in ("is_transition", "ended", "terminated", "reward", *(["age"] if self.stacking.depth > 1 else [])):
             restore(getattr(self, name), state[name])
         if self.obs is not None:
             tree_map(restore, self.obs, state["obs"])
@@ -211,7 +247,7 @@ class ReplaySource:
     def __init__(self, plan: ReplayPlan, collector: Collector, seed: int, world_size: int) -> None:
         self.plan, self.collector, self.world_size = plan, collector, world_size
         self.env_steps = 0
-        self.buffer = ReplayBuffer(plan.buffer_size // world_size, collector.num_envs)
+        self.buffer = ReplayBuffer(plan.buffer_size // world_size, collector.num_envs, collector.stacking)
         self.priorities: Priorities | None = None
         if plan.prioritized is not None:
             self.priorities = Priorities(plan.prioritized, len(self.buffer.reward))

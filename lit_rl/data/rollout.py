@@ -12,6 +12,7 @@ from torch import Tensor
 from lit_rl.data.collector import Collector
 from lit_rl.data.experience import Source
 from lit_rl.data.plans import RolloutPlan
+from lit_rl.data.stacks import stacked
 from lit_rl.data.transitions import RolloutBatch, Steps
 from lit_rl.functional.returns import gae
 from lit_rl.functional.tree import tree_map
@@ -40,7 +41,7 @@ class RolloutSource:
         self.env_steps += self.rows * self.world_size
         if self.reward_scale is not None:
             steps = steps._replace(reward=self.reward_scale.scaled(steps))
-        return evaluate_rollout(steps, policy, self.plan.gamma, self.plan.gae_lambda)
+        return evaluate_rollout(stacked(steps, self.collector.stacking), policy, self.plan.gamma, self.plan.gae_lambda)
 
     def split(self, rollout: RolloutBatch) -> Iterator[RolloutBatch]:
         """The minibatches of all epochs: as many as the plan says, whatever number of transitions came in."""

@@ -20,6 +20,8 @@ class Steps(NamedTuple):
 
     ``obs[t + 1]`` is what the policy sees next; where an episode ended at ``t`` and its env was reset in the same step,
     the true next observation is in ``final_obs`` instead. Rows with ``valid`` false are resets, not transitions.
+
+    Where a policy sees stacks of K frames, these are single ones: ``age`` and ``past`` say how stacks are made of them.
     """
 
     obs: Tree  # (T + 1, N, ...)
@@ -30,6 +32,10 @@ class Steps(NamedTuple):
     valid: np.ndarray  # (T, N) bool
     final_index: np.ndarray  # (K, 2) int64: (t, n) of each final observation
     final_obs: Tree  # (K, ...)
+    age: np.ndarray = np.zeros(
+        (0, 0), np.uint8
+    )  # (T + 1, N): frames of its episode before each of ``obs``, up to K - 1
+    past: Tree = ()  # (K - 1, N, ...): what was seen before ``obs[0]``, of the stacked parts
 
 
 class Transitions(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from lit_rl.errors import UsageError
 
-VectorEnvKind = Literal["sync", "async", "native"]
+VectorEnvKind = Literal["sync", "async", "native", "envpool"]
 
 
 @dataclass
@@ -24,7 +24,15 @@ class EnvConfig:
     """Environments that learn side by side, per device (at least 1)."""
 
     vector_env: VectorEnvKind = "sync"
-    """sync: all envs in this process; async: a process per env; native: the environment's own vectorised version."""
+    """sync: all envs in this process; async: a process per env; native: the environment's own vectorised version (Atari:
+    ale-py's, in threads); envpool: EnvPool's."""
+
+    atari: bool = False
+    """The standard preprocessing of Atari games: no-ops, 4 frames per action, 84 x 84 grey; in training also lives as
+    episodes and the sign of rewards."""
+
+    frame_stack: int | None = None
+    """Newest frames of an episode that the policy sees at once; by default 4 with --atari, otherwise 1."""
 
     def __post_init__(self) -> None:
         # A class or factory is welcome from Python; on the command line it is its import path.
@@ -35,4 +43,12 @@ class EnvConfig:
         if isinstance(self.num_envs, bool) or not isinstance(self.num_envs, int) or self.num_envs < 1:
             raise UsageError(f"--num_envs is {self.num_envs!r}; give a whole number of at least 1")
         if self.vector_env not in get_args(VectorEnvKind):
-            raise UsageError(f"--vector_env is {self.vector_env!r}; choose sync, async or native")
+            raise UsageError(f"--vector_env is {self.vector_env!r}; choose {', '.join(get_args(VectorEnvKind))}")
+        depth = self.frame_stack
+        if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or not 1 <= depth <= 255):
+            raise UsageError(f"--frame_stack is {depth!r}; give a whole number from 1 to 255")
+
+    @property
+    def stacked_frames(self) -> int:
+        """The number of frames that counts."""
+        return (4 if self.atari else 1) if self.frame_stack is None else self.frame_stack

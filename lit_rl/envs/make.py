@@ -4,32 +4,48 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 import traceback
 from collections.abc import Callable
 from typing import Any, cast
 
 import gymnasium as gym
 
+from lit_rl.envs.atari import Atari, is_ale
 from lit_rl.envs.guard import Guard
 from lit_rl.envs.masks import ActionMask, tells_mask
 from lit_rl.errors import EnvError, UsageError
 
 EnvName = str | Callable[..., gym.Env[Any, Any]]
 
+# ids that exist once a package has been imported, the package, and the extra that installs it
+PACKAGES = (
+    (re.compile(r"ALE/|\w+(NoFrameskip|Deterministic)-v[04]$"), "ale_py", "atari"),
+    (re.compile(r"(MiniGrid|BabyAI)-"), "minigrid", "minigrid"),
+)
 
-def make_env(env: EnvName, env_config: dict[str, Any], *, index: int = 0) -> gym.Env[Any, Any]:
+
+def make_env(
+    env: EnvName, env_config: dict[str, Any], *, index: int = 0, atari: Atari | None = None
+) -> gym.Env[Any, Any]:
     """One environment, guarded (see Guard), its action mask, if it has one, in the observation (see ActionMask).
 
     Args:
         env: what gymnasium.make takes, "pkg.mod.Name" or "pkg.mod:Name" of an env class or factory, or that itself.
         env_config: its keyword arguments.
         index: its number among the vectorised ones, for messages.
+        atari: the preprocessing of an Atari game.
 
     Raises:
         UsageError: no such env, a missing package, or keyword arguments that it does not take.
         EnvError: the env itself raised.
     """
-    made = _make(env, env_config)
+    made = _make(env, {"frameskip": 1, **env_config} if atari is not None and is_ale(env) else env_config)
+    if atari is not None:
+        try:
+            made = atari.wrap(made, name_of(env))
+        except gym.error.DependencyNotInstalled as error:
+            raise missing(name_of(env), error, "atari") from None
     for kind in ("observation_space", "action_space"):
         if not isinstance(getattr(made, kind, None), gym.Space):
             raise UsageError(f"{name_of(env)} has no {kind}; set self.{kind} to a gymnasium.Space")
@@ -51,18 +67,23 @@ def known_ids() -> list[str]:
     return list(gym.registry)
 
 
-def register_ale(env: EnvName) -> None:
-    """Make the ids "ALE/..." known where ``env`` is one; raises UsageError without the package that has them."""
-    if not isinstance(env, str) or not env.startswith("ALE/") or env in gym.registry:
+def register_package(env: EnvName) -> None:
+    """Make the ids of other packages known where ``env`` is one; raises UsageError without the package that has it."""
+    if not isinstance(env, str) or env in gym.registry:
         return
-    try:
-        gym.register_envs(importlib.import_module("ale_py"))
-    except ModuleNotFoundError as error:
-        raise _missing(env, error, "atari") from None
+    for ids, package, extra in PACKAGES:
+        if ids.match(env):
+            try:
+                module: Any = importlib.import_module(package)
+            except ModuleNotFoundError as error:
+                raise missing(env, error, extra) from None
+            gym.register_envs(module)
+            if package == "ale_py":  # which otherwise greets at every game
+                module.ALEInterface.setLoggerMode(module.LoggerMode.Error)
 
 
 def _make(env: EnvName, env_config: dict[str, Any]) -> gym.Env[Any, Any]:
-    register_ale(env)
+    register_package(env)
     factory = env if callable(env) else _imported(env)
     name = name_of(env)
     try:
@@ -71,7 +92,7 @@ def _make(env: EnvName, env_config: dict[str, Any]) -> gym.Env[Any, Any]:
             factory(**env_config) if factory else gym.make(str(env), **{"disable_env_checker": True, **env_config})
         )
     except (gym.error.DependencyNotInstalled, ModuleNotFoundError) as error:
-        raise _missing(name, error, _extra_of(name)) from None
+        raise missing(name, error, _extra_of(name)) from None
     except ImportError as error:
         raise UsageError(f"{name} cannot be made: {error}") from None
     except AssertionError as error:
@@ -142,7 +163,8 @@ def _extra_of(name: str) -> str | None:
     return next((extra for extra in ("box2d", "mujoco") if f".{extra}." in entry), None)
 
 
-def _missing(name: str, error: Exception, extra: str | None) -> UsageError:
+def missing(name: str, error: Exception, extra: str | None) -> UsageError:
+    """The error for an env whose package is not there, with the extra that installs it."""
     hint = f"; install it with: pip install -e '.[{extra}]'" if extra else ""
     return UsageError(f"{name} needs a package that is not installed ({_sentence(error)}){hint}")
 

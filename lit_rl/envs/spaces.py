@@ -18,23 +18,25 @@ SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
 
 @dataclass(frozen=True)
 class Spaces:
-    """What one environment shows and what it takes."""
+    """What a policy sees of one environment, and what the environment takes."""
 
     observation: gym.Space[Any]
     action: gym.Space[Any]
+    frame_stack: int = 1  # newest frames that an observation shows at once (envs/frames.py)
 
     def to_plain(self) -> dict[str, Any]:
         """Dicts, lists, numbers, strings and (for unequal bounds) tensors: loads under ``weights_only=True``.
 
         Raises UsageError for a kind of space that is not supported.
         """
-        return {"observation": _to_plain(self.observation), "action": _to_plain(self.action)}
+        plain: dict[str, Any] = {"observation": _to_plain(self.observation), "action": _to_plain(self.action)}
+        return plain | {"frame_stack": self.frame_stack}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Spaces:
         """The spaces that ``to_plain`` described; raises UsageError for anything else."""
         try:
-            return cls(_from_plain(plain["observation"]), _from_plain(plain["action"]))
+            return cls(_from_plain(plain["observation"]), _from_plain(plain["action"]), int(plain["frame_stack"]))
         except (KeyError, TypeError, AttributeError, ValueError, AssertionError) as error:
             raise UsageError(f"this is no description of spaces ({type(error).__name__}: {error})") from None
 

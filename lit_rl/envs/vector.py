@@ -8,28 +8,28 @@ import signal
 import sys
 import threading
 import time
-import traceback
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import torch
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
+from lit_rl.envs.atari import Atari
 from lit_rl.envs.config import VectorEnvKind
-from lit_rl.envs.make import EnvName, make_env, name_of, nearest, register_ale
+from lit_rl.envs.make import EnvName, make_env, name_of
+from lit_rl.envs.native import Autoreset, make_native
 from lit_rl.envs.spaces import Spaces, check_observation, describe, storage
 from lit_rl.errors import EnvError, UsageError
 
 if TYPE_CHECKING:  # they take parameters only from Gymnasium 1.3 on
     _AsyncVectorEnv = AsyncVectorEnv[Any, Any]
-    _VectorWrapper = VectorWrapper[Any, Any, Any, Any, Any]
 else:
-    _AsyncVectorEnv, _VectorWrapper = AsyncVectorEnv, VectorWrapper
+    _AsyncVectorEnv = AsyncVectorEnv
 
 _AUTORESET = {"same_step": AutoresetMode.SAME_STEP, "disabled": AutoresetMode.DISABLED}
 
@@ -40,8 +40,9 @@ def make_vector_env(
     num_envs: int,
     vector_env: VectorEnvKind,
     *,
-    autoreset: Literal["same_step", "disabled"],
+    autoreset: Autoreset,
     first_index: int = 0,
+    atari: Atari | None = None,
 ) -> VectorEnv[Any, Any, Any]:
     """``num_envs`` environments that step together; ``metadata["autoreset_mode"]`` of the result says how they reset.
 
@@ -50,24 +51,24 @@ def make_vector_env(
     Args:
         env, env_config: as for ``make_env``.
         num_envs: how many, at least 1.
-        vector_env: sync (this process), async (a worker process each), native (the env's own: resets in the next step,
-            takes one seed, knows no wrappers).
-        autoreset: what happens where an episode ends; native envs have only their own way.
+        vector_env: sync (this process), async (a worker process each), native (the env's own) or envpool (EnvPool's
+            version of it): these two have their own way of resetting, and know no wrappers.
+        autoreset: what happens where an episode ends.
         first_index: the number of the first env, for messages (ranks count on).
+        atari: the preprocessing of an Atari game.
 
     Raises:
-        UsageError: as ``make_env``; or native where the env has no such version, or with autoreset disabled.
+        UsageError: as ``make_env``; or native or envpool where the env has no such version, or with autoreset disabled,
+            which of these only Atari games of native know.
         EnvError: the env itself raised, or its worker died.
     """
-    if vector_env == "native":
-        if autoreset == "disabled":
-            raise UsageError("vector_env native cannot leave resets to the caller; choose sync or async")
-        return _NativeGuard(_make_native(env, env_config, num_envs))
+    if vector_env in ("native", "envpool"):
+        return make_native(env, env_config, num_envs, vector_env, autoreset, atari)
     mode = _AUTORESET[autoreset]
     isolate = vector_env == "async" and hasattr(os, "fork")
     parent = os.getpid() if isolate else None
     main_thread = threading.current_thread() is threading.main_thread()
-    makers = [_Maker(env, env_config, first_index + i, parent, main_thread) for i in range(num_envs)]
+    makers = [_Maker(env, env_config, first_index + i, atari, parent, main_thread) for i in range(num_envs)]
     try:
         if vector_env == "sync":
             return SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
@@ -78,12 +79,12 @@ def make_vector_env(
         raise UsageError(f"{name_of(env)} cannot be vectorised: {error}") from None
 
 
-def probe(env: EnvName, env_config: dict[str, Any]) -> Spaces:
-    """The spaces of an environment, from making one, resetting and closing it.
+def probe(env: EnvName, env_config: dict[str, Any], atari: Atari | None = None) -> Spaces:
+    """The spaces of an environment that shows single frames, from making one, resetting and closing it.
 
     Raises UsageError for a kind of space that is not supported or a reset that contradicts it, and as ``make_env``.
     """
-    made = make_env(env, env_config)
+    made = make_env(env, env_config, atari=atari)
     try:
         spaces = Spaces(made.observation_space, made.action_space)
         for space in (spaces.observation, spaces.action):
@@ -98,46 +99,6 @@ def probe(env: EnvName, env_config: dict[str, Any]) -> Spaces:
     return spaces
 
 
-def _make_native(env: EnvName, env_config: dict[str, Any], num_envs: int) -> VectorEnv[Any, Any, Any]:
-    if not isinstance(env, str):
-        raise UsageError(f"vector_env native needs an environment id, not {name_of(env)}; choose sync or async")
-    register_ale(env)
-    try:
-        return gym.make_vec(env, num_envs, vectorization_mode="vector_entry_point", **env_config)
-    except gym.error.UnregisteredEnv as error:
-        raise UsageError(f"--env {env}: {str(error).rstrip('.')}. {nearest(env)}") from None
-    except (gym.error.Error, ImportError) as error:
-        raise UsageError(f"vector_env native: {str(error).rstrip('.')}; choose sync or async") from None
-    except TypeError as error:
-        raise UsageError(f"--env_config does not fit the native {env}: {error}") from None
-
-
-class _NativeGuard(_VectorWrapper):
-    """Turns whatever a native vector env raises into an EnvError that names the step."""
-
-    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
-        super().__init__(env)
-        self.steps = 0
-
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        try:
-            # Native envs take one seed and derive those of their envs from it.
-            return self.env.reset(seed=seed[0] if isinstance(seed, Sequence) else seed, options=options)
-        except (Exception, SystemExit) as error:
-            raise self._raised(error) from None
-
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        self.steps += 1
-        try:
-            return self.env.step(actions)
-        except (Exception, SystemExit) as error:
-            raise self._raised(error) from None
-
-    def _raised(self, error: BaseException) -> EnvError:
-        text = "".join(traceback.format_exception(error)).rstrip()
-        return EnvError(f"the native envs, vector step {self.steps} raised {type(error).__name__}: {error}\n{text}")
-
-
 @dataclass
 class _Maker:
     """Makes one environment; in a worker it first cuts the worker loose from the terminal and ties it to the run."""
@@ -145,13 +106,14 @@ class _Maker:
     env: EnvName
     env_config: dict[str, Any]
     index: int
+    atari: Atari | None
     parent: int | None
     main_thread: bool
 
     def __call__(self) -> gym.Env[Any, Any]:
         if self.parent is not None and os.getpid() != self.parent:
             _settle_worker(self.parent, self.main_thread)
-        return make_env(self.env, self.env_config, index=self.index)
+        return make_env(self.env, self.env_config, index=self.index, atari=self.atari)
 
 
 def _settle_worker(parent: int, main_thread: bool) -> None:

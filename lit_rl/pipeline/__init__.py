@@ -176,6 +176,8 @@ def make_data(settings: Settings) -> ExperienceDataModule:
         test_episodes=evaluation.test_episodes,
         seed=settings.run.seed,
         exact_resume=settings.run.exact_resume,
+        atari=env.atari,
+        frame_stack=env.frame_stack,
     )
 
 

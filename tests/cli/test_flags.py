@@ -87,7 +87,7 @@ def test_values_are_read_as_their_types(parser, name, typed, value):
         ("n_step", None, "--n_step null is not allowed"),
         ("seed", "true", "--seed 'true' is not allowed"),
         ("double", "maybe", "--double 'maybe' is not allowed: give true or false"),
-        ("vector_env", "foo", "--vector_env 'foo' is not allowed: give sync or async or native"),
+        ("vector_env", "foo", "--vector_env 'foo' is not allowed: give sync or async or native or envpool"),
         ("env_config", "3", "--env_config '3' is not allowed: give {name: value, ...}"),
         ("hidden_sizes", "64", "--hidden_sizes '64' is not allowed: give [a whole number, ...]"),
         ("callbacks", "nope", "--callbacks 'nope' is not allowed: give [Callback, ...] or Callback or null"),

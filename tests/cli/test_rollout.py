@@ -152,7 +152,7 @@ def load_like(data):
 
 def test_exploring_is_acting_as_at_the_end_of_training(run):
     loaded = load_policy(run)
-    assert loaded.env == {"env": "CartPole-v1", "env_config": {}}
+    assert loaded.env == {"env": "CartPole-v1", "atari": False, "env_config": {}}
 
 
 def test_the_bootstrap_interval_of_a_mean():
