@@ -20,6 +20,7 @@ LAYERS = (
     ("lit_policy",),
     ("datamodule",),
     ("callbacks", "loggers"),
+    ("export",),
     ("serving",),
     ("checkpoint",),
     ("optimize",),

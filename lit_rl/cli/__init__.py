@@ -18,6 +18,8 @@ COMMANDS = {
     "train": ("lit_rl.cli.train_command", "learn a policy, refine it (--two_steps), test it, keep the best"),
     "rollout": ("lit_rl.cli.rollout_command", "play episodes with a trained policy, score them, film them, keep them"),
     "list": ("lit_rl.cli.list_command", "the algorithms, their spaces, and the tuned settings"),
+    "plot": ("lit_rl.cli.plot_command", "draw the curves of one run or many"),
+    "export": ("lit_rl.cli.export_command", "write a trained policy for use without Python"),
 }
 
 

@@ -6,7 +6,7 @@ They stand apart from what the commands import: reading their types, jsonargpars
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from lit_rl.data.config import at_least
 from lit_rl.errors import UsageError
@@ -58,3 +58,25 @@ class RolloutSettings:
 @dataclass
 class ListSettings:
     """The algorithms, the actions that they can take, and the tuned settings with their reference scores."""
+
+
+@dataclass
+class PlotSettings:
+    """Draw the evaluations of runs over env steps; runs that differ by their seed alone are one line with a band."""
+
+    runs: list[str]
+    """Folders of runs, or folders that hold runs."""
+    out: str = "curves.png"
+    """The picture: a png, pdf or svg."""
+
+
+@dataclass
+class ExportSettings:
+    """Write a trained policy, with its normalisation of observations and its masks, for use without Python."""
+
+    checkpoint: str
+    """A checkpoint, or a run's folder."""
+    format: Literal["onnx"] = "onnx"
+    """onnx: a graph for ONNX Runtime and others (extra: onnx)."""
+    out: str | None = None
+    """The file; by default beside the checkpoint, with the ending .onnx."""

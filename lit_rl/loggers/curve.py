@@ -40,7 +40,7 @@ def draw_curve(folder: str | Path) -> Path:
 
 
 def _draw(axes: Axes, rows: list[Row]) -> None:
-    label, xs = _x_axis(rows)
+    label, xs = x_axis(rows)
     for stage, color in COLORS.items():
         here = [(x, row) for x, row in zip(xs, rows, strict=True) if row["stage"] == stage]
         train = [(x, row["Train/return"]) for x, row in here if row.get("Train/return") is not None]
@@ -72,7 +72,7 @@ def _draw(axes: Axes, rows: list[Row]) -> None:
         axes.text(0.5, 0.5, "no epoch was finished", ha="center", transform=axes.transAxes)
 
 
-def _x_axis(rows: list[Row]) -> tuple[str, list[int]]:
+def x_axis(rows: list[Row]) -> tuple[str, list[int]]:
     """Env steps; updates over both stages where a stage made none."""
     ends = {row["stage"]: row for row in rows}
     before = 0

@@ -41,7 +41,7 @@ class NatureCNN(nn.Module):
         )
 
     def forward(self, image: Tensor, dtype: torch.dtype) -> Tensor:
-        pixels = image.to(dtype).permute(self.order).reshape(len(image), *self.image_shape) / self.scale
+        pixels = image.to(dtype).permute(self.order).reshape(image.shape[0], *self.image_shape) / self.scale
         features: Tensor = self.layers(pixels)
         return features
 

@@ -76,7 +76,7 @@ class Flat(nn.Module):
 
     def forward(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         if self.flatten:
-            x = x.reshape(len(x), self.features)
+            x = x.reshape(x.shape[0], self.features)
         x = x.to(dtype)
         return x if self.scale == 1.0 else x / self.scale
 
@@ -91,7 +91,7 @@ class OneHot(nn.Module):
 
     def forward(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         # compared, not scattered or torch's one_hot: those look at values, which a captured graph cannot
-        columns = x.reshape(len(x), len(self.ranges), 1).unbind(dim=1)
+        columns = x.reshape(x.shape[0], len(self.ranges), 1).unbind(dim=1)
         codes = [
             column == torch.arange(low, high, device=x.device)
             for column, (low, high) in zip(columns, self.ranges, strict=True)

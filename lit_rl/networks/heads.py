@@ -83,7 +83,7 @@ class CategoricalQHead(QHead):
 
     def forward(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
         out: Tensor = self.linear(features) if noise is None else self.linear(features, noise)
-        return self._combine(out.view(len(out), -1, self.atoms))
+        return self._combine(out.view(out.shape[0], -1, self.atoms))
 
     def values(self, out: Tensor) -> Tensor:
         return (out.softmax(-1) * self.support).sum(-1)

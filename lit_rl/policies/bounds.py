@@ -44,6 +44,18 @@ class BoxUnits:
             clipped = np.rint(clipped)
         return clipped.reshape(len(action), *self.space.shape).astype(self.space.dtype, copy=False)
 
+    def to_env_tensor(self, action: Tensor) -> Tensor:
+        """:meth:`to_env` in torch, for graphs."""
+        low, high, scale, shift = (torch.from_numpy(x) for x in (self._low, self._high, self._scale, self._shift))
+        clipped = action.double().clamp(low, high)
+        if not self._plain:
+            bounds = (torch.from_numpy(b.reshape(-1).astype(np.float64)) for b in (self.space.low, self.space.high))
+            clipped = (clipped * scale + shift).clamp(*bounds)
+        if self._whole:
+            clipped = clipped.round()
+        dtype = torch.from_numpy(np.zeros(0, self.space.dtype)).dtype
+        return clipped.reshape(-1, *self.space.shape).to(dtype)
+
 
 def bounded_units(action: gym.Space[Any], algorithm: str) -> BoxUnits:
     """The units of a policy whose actions end at the bounds.
