@@ -27,7 +27,7 @@ from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import OWN, AlgorithmError, NumericsError, UsageError
 from lit_rl.networks.target import Follower
-from lit_rl.optimize import GradientStep
+from lit_rl.optimize import Compile, GradientStep, NativeGradient, Pace
 from lit_rl.policies.base import Policy
 
 PREFIXES = {1: "Eval", 2: "Step2Eval"}
@@ -44,6 +44,8 @@ class LitPolicy(pl.LightningModule):
             :func:`lit_rl.load_policy` then use the average, while collecting and learning go on with the raw weights.
         max_updates: end the fit, with an evaluation, after exactly this many updates.
         max_env_steps: end the fit, with an evaluation, at the end of the iteration that reaches this many env steps.
+        compile: whether updates run as native code (docs/speed.md): "auto" where it is built already, with a build beside a
+            run that is long enough for it; True waits for the build; False never.
         config: settings of the algorithm by name.
 
     Raises:
@@ -59,6 +61,7 @@ class LitPolicy(pl.LightningModule):
         average_weights: float | None = None,
         max_updates: int | None = None,
         max_env_steps: int | None = None,
+        compile: Compile = "auto",
         **config: Any,
     ) -> None:
         super().__init__()
@@ -81,6 +84,8 @@ class LitPolicy(pl.LightningModule):
         self.updates = 0
         self.first_env_step: int | None = None  # where this stage began on the x-axis
         self.optimize: GradientStep | None = None
+        self.native_updates = compile
+        self.native: NativeGradient | None = None  # of this fit
         self.episodes = EpisodeStatistics()
         self.reported: dict[str, float] = {}  # the newest value of every metric
         # from outside, at any time; ranks agree on them at the end of an iteration
@@ -88,6 +93,8 @@ class LitPolicy(pl.LightningModule):
         self._metrics: list[dict[str, Tensor]] = []
         self._finished: list[Episode] = []
         self._rng: dict[str, Any] | None = None  # of a checkpoint, until training begins
+        self._paths: dict[str, str] = {}  # of a checkpoint: what computed the gradients
+        self._pace = Pace()
         about: dict[str, Any] = {"version": __version__, "algo": algorithm_name(type(self.algorithm))}
         about["config"] = asdict(self.algorithm.config)
         about |= {"spaces": spaces.to_plain(), "stage": stage, "average_weights": average_weights}
@@ -130,6 +137,9 @@ class LitPolicy(pl.LightningModule):
                 config.gradient_clip_algorithm,
             )
         self.optimize.attach()
+        steady = torch.are_deterministic_algorithms_enabled() or self._data.exact_resume
+        self.native = NativeGradient(self.native_updates, steady, lambda: self.updates)
+        self.optimize.gradient = self.native
         return self.optimize.optimizer
 
     def on_train_start(self) -> None:
@@ -142,9 +152,18 @@ class LitPolicy(pl.LightningModule):
         if self._rng is not None:
             set_rng_state(self._rng)
             self._rng = None
+        assert self.native is not None
+        self.native.go_on(self._paths)
+        self._pace = Pace()
 
     def on_train_epoch_start(self) -> None:
+        assert self.native is not None
         self._data.begin_epoch()
+        self.native.check_again()
+
+    def teardown(self, stage: str) -> None:
+        if self.native is not None:
+            self.native.close()
 
     def training_step(self, experience: Experience, batch_idx: int) -> None:
         assert self.optimize is not None
@@ -181,7 +200,8 @@ class LitPolicy(pl.LightningModule):
         progress.increment_completed()
 
     def _end_iteration(self) -> None:
-        assert self.optimize is not None
+        assert self.optimize is not None and self.native is not None
+        self.native.poll(self._seconds_left())
         self._finished += self._data.take_episodes()
         for name, group in self.optimize.groups.items():
             if not torch.isfinite(group.flat.detach().sum()):
@@ -191,6 +211,18 @@ class LitPolicy(pl.LightningModule):
             self.trainer._signal_connector.received_sigterm = True
         if self._limit_reached() or stop:
             end_fit(self.trainer)
+
+    def _seconds_left(self) -> float:
+        """Of this fit, at the pace of its updates so far."""
+        done = self.trainer.fit_loop.epoch_loop.total_batch_idx + 1
+        epochs, batches = self.trainer.max_epochs, self.trainer.num_training_batches
+        all_env_steps = None if self.max_env_steps is None else (self.first_env_step or 0) + self.max_env_steps
+        limits = [
+            (done, None if epochs in (None, -1) else epochs * batches),
+            (self.updates, self.max_updates),
+            (self.env_steps, all_env_steps),
+        ]
+        return self._pace.seconds_left(limits) if self.updates else 0.0
 
     def _wanted_by_a_rank(self) -> list[bool]:
         """Whether some rank wants to stop or to quit, which none must do alone: the others would wait for it for ever."""
@@ -278,6 +310,7 @@ class LitPolicy(pl.LightningModule):
             "first_env_step": data.env_steps if self.first_env_step is None else self.first_env_step,
             "metrics": _stacked(self._metrics),  # of the epoch so far: empty at its end
             "finished": [tuple(episode) for episode in self._finished],
+            "paths": {} if self.native is None else self.native.state(),
         }
         # Only the first rank writes; what the others have is dropped, and a buffer is large.
         checkpoint["experience"] = data.experience_state() if self.trainer.is_global_zero else None
@@ -290,7 +323,7 @@ class LitPolicy(pl.LightningModule):
             self.updates, self.first_env_step = progress["updates"], progress["first_env_step"]
             self._metrics = [{name: x} for name, values in progress["metrics"].items() for x in values]
             self._finished = [Episode(*episode) for episode in progress["finished"]]
-            self._rng = checkpoint["rng"]
+            self._rng, self._paths = checkpoint["rng"], progress["paths"]
             self._data.load_experience_state(checkpoint["experience"])
 
     @classmethod

@@ -5,10 +5,19 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What lit_rl keeps for its user is neither read nor written; matplotlib's list of fonts, which takes long, is."""
+    cache = os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")
+    os.environ.setdefault("MPLCONFIGDIR", str(Path(cache) / "matplotlib"))
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,8 @@ LIMITS = (
 # What may be another when a run goes on; everything else changes what is learned.
 CHANGEABLE = (
     *LIMITS,
-    *("max_epochs_2", "patience_2", "experiment_name", "output_dir", "ckpt_path", "logger", "num_threads", "tuned"),
+    *("max_epochs_2", "patience_2", "experiment_name", "output_dir", "ckpt_path", "logger", "tuned"),
+    *("num_threads", "compile", "matmul_precision"),
     *(
         "checkpoint_every",
         "num_test_envs",

@@ -17,11 +17,14 @@ from lit_rl import __version__
 from lit_rl.checkpoint import write_atomic
 
 PARAMS = "params.json"
+UPDATES = "updates"  # in it: what computed the gradients of each stage
 PACKAGES = ("torch", "pytorch-lightning", "gymnasium", "numpy")
 
 
 def write_params(folder: str | Path, settings: Mapping[str, Any], seed: int | None = None) -> None:
     """Write every setting by its name, and beside them ``seed``, ``versions``, ``platform`` and ``git_commit``.
+
+    What :class:`lit_rl.loggers.paths.Paths` has noted there stays.
 
     What JSON has no form for is written as text: paths as they are, classes and functions as their import path. Raises
     UsageError when the file cannot be written.
@@ -34,8 +37,28 @@ def write_params(folder: str | Path, settings: Mapping[str, Any], seed: int | No
         "platform": platform.platform(),
         "git_commit": _git_commit(Path(__file__)),
     }
-    content = json.dumps({**_plain(settings), **_plain(about)}, indent=2, allow_nan=False)
-    write_atomic(Path(folder) / PARAMS, content + "\n")
+    noted = {UPDATES: found} if (found := read_params(folder).get(UPDATES)) else {}
+    _write(folder, _plain(settings) | _plain(about) | noted)
+
+
+def note_updates(folder: str | Path, stage: str, history: Mapping[str, Any]) -> None:
+    """Write what computed the updates of a stage."""
+    params = read_params(folder)
+    params[UPDATES] = params.get(UPDATES, {}) | {stage: history}
+    _write(folder, params)
+
+
+def read_params(folder: str | Path) -> dict[str, Any]:
+    """What stands in the file; nothing where there is none or it is damaged."""
+    try:
+        found = json.loads((Path(folder) / PARAMS).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(folder: str | Path, params: Mapping[str, Any]) -> None:
+    write_atomic(Path(folder) / PARAMS, json.dumps(params, indent=2, allow_nan=False) + "\n")
 
 
 def _version(package: str) -> str | None:

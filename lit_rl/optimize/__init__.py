@@ -1,7 +1,9 @@
 """The one place where a gradient step happens."""
 
 from lit_rl.optimize.flat import FlatGroup
+from lit_rl.optimize.native import Compile, NativeGradient, Pace
 from lit_rl.optimize.optimizers import FlatAdam
 from lit_rl.optimize.step import GradientStep
+from lit_rl.optimize.threads import threads_for
 
-__all__ = ["FlatAdam", "FlatGroup", "GradientStep"]
+__all__ = ["Compile", "FlatAdam", "FlatGroup", "GradientStep", "NativeGradient", "Pace", "threads_for"]

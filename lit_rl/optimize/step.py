@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -12,7 +12,14 @@ from torch import Tensor, nn
 from lit_rl.algorithms.base import Loss
 from lit_rl.errors import NumericsError
 from lit_rl.optimize.flat import FlatGroup
+from lit_rl.optimize.gradient import Gradient, gradient
 from lit_rl.optimize.optimizers import KINDS, FlatAdam, FlatRMSprop
+
+GradientOf = Callable[[str, Callable[..., Loss], Sequence[nn.Parameter], Sequence[Any]], Gradient]
+
+
+def _eager(group: str, loss_fn: Callable[..., Loss], parameters: Sequence[nn.Parameter], tensors: Any) -> Gradient:
+    return gradient(loss_fn, parameters, tensors)
 
 
 class GradientStep:
@@ -24,6 +31,8 @@ class GradientStep:
         settings: its settings.
         clip: largest norm (or absolute value) of a group's gradient; None leaves it as it is.
         clip_algorithm: what ``clip`` limits.
+
+    ``gradient`` is what computes the gradients, eager code unless it is replaced (see :mod:`lit_rl.optimize.native`).
     """
 
     def __init__(
@@ -39,6 +48,7 @@ class GradientStep:
         self._index = {name: i for i, name in enumerate(self.groups)}
         self.clip, self.clip_algorithm = clip, clip_algorithm
         flat_groups = [{"params": [g.flat], "name": name} for name, g in self.groups.items()]
+        self.gradient: GradientOf = _eager
         self.optimizer: torch.optim.Optimizer = KINDS[optimizer](flat_groups, **(settings or {}))
 
     def attach(self) -> None:
@@ -56,19 +66,16 @@ class GradientStep:
             NumericsError: the gradient is NaN or infinite.
         """
         target = self.groups[group]
-        with torch.enable_grad():
-            loss = loss_fn(*tensors)
-            gradients = torch.autograd.grad(loss.value, target.parameters)
-        flat = torch.cat([g.reshape(-1) for g in gradients])
-        metrics = {name: x.detach() for name, x in loss.metrics.items()}
+        own, metrics, aux = self.gradient(group, loss_fn, target.parameters, tensors)
+        flat = own
         if _ranks() > 1:
-            flat, metrics = _average(flat, metrics)
+            flat, metrics = _average(own, metrics)
         try:
             self._clip(group, flat)
         except NumericsError as error:  # on all ranks, since the average is the same
-            raise NumericsError(f"{error}{_whose(gradients)}") from None
+            raise NumericsError(f"{error}{_whose(own)}") from None
         self._step(group, target, flat)
-        return metrics, _detach(loss.aux)
+        return metrics, aux
 
     def _step(self, name: str, group: FlatGroup, gradient: Tensor) -> None:
         if isinstance(self.optimizer, (FlatAdam, FlatRMSprop)):
@@ -106,18 +113,11 @@ def _average(gradient: Tensor, metrics: dict[str, Tensor]) -> tuple[Tensor, dict
     return both[: len(gradient)], dict(zip(metrics, both[len(gradient) :].unbind(), strict=True))
 
 
-def _whose(gradients: tuple[Tensor, ...]) -> str:
-    """The ranks that these gradients were bad on, before they were averaged."""
+def _whose(gradient: Tensor) -> str:
+    """The ranks that this gradient was bad on, before it was averaged."""
     if _ranks() == 1:
         return ""
-    bad = [torch.stack([~torch.isfinite(g).all() for g in gradients]).any().float() for _ in range(_ranks())]
-    dist.all_gather(bad, bad[dist.get_rank()].clone())
+    mine = (~torch.isfinite(gradient).all()).float()
+    bad = [torch.empty_like(mine) for _ in range(_ranks())]
+    dist.all_gather(bad, mine)
     return f" on rank {', '.join(str(rank) for rank, x in enumerate(bad) if x)}"
-
-
-def _detach(aux: Any) -> Any:
-    if isinstance(aux, Tensor):
-        return aux.detach()
-    if isinstance(aux, tuple):
-        return tuple(_detach(x) for x in aux)
-    return aux

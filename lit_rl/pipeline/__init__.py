@@ -23,6 +23,7 @@ from lit_rl.loggers.make import check_logger
 from lit_rl.loggers.params import write_params
 from lit_rl.loggers.records import truncate_to
 from lit_rl.loggers.summary import summary_json, summary_table
+from lit_rl.optimize import threads_for
 from lit_rl.pipeline.folder import make_folder
 from lit_rl.pipeline.ranks import Ranks
 from lit_rl.pipeline.resume import SUMMARY, Resume, check_same, find_resume, write_config
@@ -64,14 +65,16 @@ def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, 
     prepare_process(settings.run)
     data = make_data(settings)
     try:
-        policy = build_policy(settings.stage1, data, 1, ranks.world)
+        compile = settings.run.compile
+        policy = build_policy(settings.stage1, data, 1, compile, ranks.world)
         if settings.run.ckpt_path is not None:
             policy.load_weights(load(settings.run.ckpt_path)["state_dict"])
             policy.algorithm.start_from_policy()
-        second = None if settings.stage2 is None else build_policy(settings.stage2, data, 2, ranks.world)
+        second = None if settings.stage2 is None else build_policy(settings.stage2, data, 2, compile, ranks.world)
         if second is not None:
             second.check_start(policy.policy)
         check_logger(settings.run.logger)
+        set_threads(settings.run, policy, ranks)
         folder = Path(ranks.first(lambda: str(open_folder(settings))))
         resume = _go_on(folder, policy, second) if settings.resume else None
         if resume is None or resume.stage == 1:
@@ -150,8 +153,9 @@ def write_on_first_rank(stage: Stage, path: Path) -> None:
 
 
 def prepare_process(run: RunConfig) -> None:
-    """Seed this process and set its threads."""
-    torch.set_num_threads(run.num_threads)
+    """Seed this process and set how it computes."""
+    torch.set_num_threads(1 if run.num_threads == "auto" else run.num_threads)
+    torch.set_float32_matmul_precision(run.matmul_precision)
     torch.set_flush_denormal(True)  # Adam's moments of dead units go denormal: 1.4 times slower otherwise
     pl.seed_everything(run.seed, verbose=False)
     # Lightning's lines on accelerators, tips and reached limits would stand between the lines that a user reads
@@ -160,6 +164,12 @@ def prepare_process(run: RunConfig) -> None:
     warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")
     warnings.filterwarnings("ignore", ".*isinstance\\(treespec, LeafSpec\\)")
     warnings.filterwarnings("ignore", "The '\\w+_dataloader' does not have many workers")
+
+
+def set_threads(run: RunConfig, policy: LitPolicy, ranks: Ranks) -> None:
+    """The threads that the policy's networks are worth, unless a number was typed."""
+    if run.num_threads == "auto":
+        torch.set_num_threads(threads_for(policy.algorithm, ranks.place.local_world))
 
 
 def make_data(settings: Settings) -> ExperienceDataModule:

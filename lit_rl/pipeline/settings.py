@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from lit_rl.algorithms.base import AlgorithmConfig
 from lit_rl.data.config import DataConfig, EvalConfig, at_least
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError
 from lit_rl.loggers.make import LoggerKind
+from lit_rl.optimize import Compile
 
 
 @dataclass
@@ -28,8 +29,12 @@ class RunConfig:
     """Start from the weights of this checkpoint or of a run's best.ckpt, counters at 0; last: go on with a run (--resume)."""
     exact_resume: bool = False
     """Begin each epoch with fresh episodes, so that a run that was killed and resumed ends with the same bits (one device)."""
-    num_threads: int = 1
-    """Threads of torch for one operation; more pays off from networks of about 256 x 256 on."""
+    num_threads: int | Literal["auto"] = "auto"
+    """Threads of torch for one operation; auto: 1, or 2 and more for pictures and networks of 256 x 256 with batches as large."""
+    compile: Compile = "auto"
+    """Updates as native code: auto where it is built already, with a build beside a long run; true waits for it; false never."""
+    matmul_precision: Literal["highest", "high", "medium"] = "highest"
+    """Precision of float32 matrix products: medium may round to bfloat16, and is faster for networks of 256 x 256 on."""
     logger: LoggerKind = "tensorboard"
     """Lightning logger; result.json and progress.csv are written whatever it is."""
     tuned: bool = True
@@ -38,8 +43,10 @@ class RunConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**32:
             raise UsageError(f"--seed {self.seed} is out of range: it must lie between 0 and {2**32 - 1}")
-        if not 1 <= self.num_threads <= 1024:
-            raise UsageError(f"--num_threads {self.num_threads} is out of range: it must lie between 1 and 1024")
+        if self.num_threads != "auto" and not 1 <= self.num_threads <= 1024:
+            raise UsageError(
+                f"--num_threads {self.num_threads} is out of range: it must lie between 1 and 1024, or be auto"
+            )
         if not self.output_dir or not self.output_dir.isprintable():
             raise UsageError(
                 f"--output_dir {self.output_dir!r} must be the path of a folder, without control characters"

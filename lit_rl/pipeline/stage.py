@@ -25,7 +25,9 @@ from lit_rl.envs.seeds import env_seed
 from lit_rl.errors import OWN, UsageError, in_one_line
 from lit_rl.lit_policy import PREFIXES, LitPolicy
 from lit_rl.loggers.make import make_logger
+from lit_rl.loggers.paths import Paths
 from lit_rl.loggers.records import Records, read_rows
+from lit_rl.optimize import Compile
 from lit_rl.pipeline.resume import Resume
 from lit_rl.pipeline.settings import Settings, StageSettings
 
@@ -76,7 +78,9 @@ class Stage:
         return self.policy
 
 
-def build_policy(stage: StageSettings, data: ExperienceDataModule, number: int, ranks: int = 1) -> LitPolicy:
+def build_policy(
+    stage: StageSettings, data: ExperienceDataModule, number: int, compile: Compile, ranks: int = 1
+) -> LitPolicy:
     """The LitPolicy of stage 1 or 2, for this many ranks.
 
     Raises:
@@ -93,6 +97,7 @@ def build_policy(stage: StageSettings, data: ExperienceDataModule, number: int, 
             average_weights=stage.evaluation.average_weights,
             max_updates=None if max_steps == -1 else max_steps,
             max_env_steps=stage.limits.total_timesteps,
+            compile=compile,
             **{field.name: getattr(stage.algorithm, field.name) for field in fields(stage.algorithm)},
         )
     except Exception as error:
@@ -246,7 +251,7 @@ def _make_trainer(
     if not plain and not has_bar and flags.get("enable_progress_bar") in (None, True):
         callbacks.append(EnvStepsBar())
     if not plain:
-        callbacks.append(Records(folder, run.stage2 is not None))
+        callbacks += [Paths(folder, f"stage{number}"), Records(folder, run.stage2 is not None)]
     if not plain and flags.get("enable_checkpointing") in (None, True):
         # the order counts: rows first, then the full checkpoint that says how many there are
         callbacks += [keeper, LastCheckpoint(folder / f"stage{number}", settings.data.checkpoint_every)]
