@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lit_rl.algorithms.base import Algorithm
     from lit_rl.cli import train
     from lit_rl.datamodule import ExperienceDataModule
+    from lit_rl.envs.make import register_env
     from lit_rl.envs.spaces import Spaces
     from lit_rl.lit_policy import LitPolicy
     from lit_rl.policies.base import Policy
@@ -24,6 +25,7 @@ _HOMES = {
     "Spaces": "envs.spaces",
     "load_policy": "serving",
     "make_env": "serving",
+    "register_env": "envs.make",
     "train": "cli",
 }
 
@@ -36,6 +38,7 @@ __all__ = [
     "__version__",
     "load_policy",
     "make_env",
+    "register_env",
     "train",
 ]
 

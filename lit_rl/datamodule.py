@@ -99,7 +99,7 @@ class ExperienceDataModule(pl.LightningDataModule):
             (frame_space(self.spaces), self.spaces.action),
         )
         made.close()
-        if storage(found[0]) != storage(wanted[0]) or describe(found[1]) != describe(wanted[1]):
+        if not all(map(_alike, found, wanted)):
             shown = [" and ".join(map(describe, both)) for both in (found, wanted)]
             raise UsageError(
                 f"vector_env {self.vector_env} of {name_of(self.env)} has {shown[0]}, not {shown[1]}: choose sync or async"
@@ -248,6 +248,15 @@ class ExperienceDataModule(pl.LightningDataModule):
         if self._test_envs is not None:
             self._test_envs.close()
             self._test_envs = None
+
+
+def _alike(one: gym.Space[Any], other: gym.Space[Any]) -> bool:
+    """Whether observations are kept, or actions taken, in the same way; bounds and precision may differ."""
+    return (
+        isinstance(one, type(other))
+        and storage(one) == storage(other)
+        and (isinstance(one, gym.spaces.Box) or describe(one) == describe(other))
+    )
 
 
 def saved_env(env: EnvName, env_config: dict[str, Any], atari: bool) -> dict[str, Any]:

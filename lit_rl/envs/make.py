@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import gymnasium as gym
+from gymnasium.wrappers import FilterObservation
 
 from lit_rl.envs.atari import Atari, is_ale
 from lit_rl.envs.guard import Guard
@@ -40,7 +41,9 @@ def make_env(
         UsageError: no such env, a missing package, or keyword arguments that it does not take.
         EnvError: the env itself raised.
     """
+    register_package(env)
     made = _make(env, {"frameskip": 1, **env_config} if atari is not None and is_ale(env) else env_config)
+    made = _without_missions(made)
     if atari is not None:
         try:
             made = atari.wrap(made, name_of(env))
@@ -82,8 +85,39 @@ def register_package(env: EnvName) -> None:
                 module.ALEInterface.setLoggerMode(module.LoggerMode.Error)
 
 
+def register_env(name: str, make: Callable[[dict[str, Any]], gym.Env[Any, Any]]) -> None:
+    """Make ``--env NAME`` mean what ``make`` returns, which is given the dict of ``--env_config``; the last one counts.
+
+    Raises:
+        UsageError: the name cannot be an environment's, or belongs to another package's.
+    """
+    known = gym.registry.get(name)
+    if not callable(make):
+        raise UsageError(f"register_env: {make!r} is no function that makes an environment")
+    if known is not None and not getattr(known.entry_point, "registered_here", False):
+        raise UsageError(f"register_env: {name} is an environment of another package: choose another name")
+
+    def entry_point(**env_config: Any) -> gym.Env[Any, Any]:
+        return make(env_config)
+
+    entry_point.registered_here = True  # type: ignore[attr-defined]
+    gym.registry.pop(name, None)
+    try:
+        gym.register(name, entry_point, order_enforce=False)
+    except gym.error.Error as error:
+        raise UsageError(f"register_env: {_sentence(error)}") from None
+
+
+def _without_missions(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """MiniGrid's observations without the text of the mission, which no network here reads."""
+    space = env.observation_space
+    if not isinstance(space, gym.spaces.Dict):
+        return env
+    kept = [key for key, part in space.spaces.items() if type(part).__name__ != "MissionSpace"]
+    return env if len(kept) == len(space.spaces) else FilterObservation(env, kept)
+
+
 def _make(env: EnvName, env_config: dict[str, Any]) -> gym.Env[Any, Any]:
-    register_package(env)
     factory = env if callable(env) else _imported(env)
     name = name_of(env)
     try:

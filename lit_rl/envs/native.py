@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -172,7 +173,9 @@ class EnvPool(_Spaced):
             raise UsageError(f"vector_env envpool: EnvPool has no {self._task}; choose sync or async")
         self._pool = self._make([0] * num_envs)
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
-        observation, action = self._pool.observation_space, self._pool.action_space
+        with warnings.catch_warnings():  # rounded bounds
+            warnings.simplefilter("ignore")
+            observation, action = self._pool.observation_space, self._pool.action_space
         image = gym.spaces.Box(0, 255, (SIDE, SIDE), np.uint8)
         self._set_spaces(image if self._atari else observation, action)
 
