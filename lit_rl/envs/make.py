@@ -43,7 +43,6 @@ def make_env(
     """
     register_package(env)
     made = _make(env, {"frameskip": 1, **env_config} if atari is not None and is_ale(env) else env_config)
-    made = _without_missions(made)
     if atari is not None:
         try:
             made = atari.wrap(made, name_of(env))
@@ -54,6 +53,7 @@ def make_env(
             raise UsageError(f"{name_of(env)} has no {kind}; set self.{kind} to a gymnasium.Space")
     if not isinstance(made.metadata, dict):
         raise UsageError(f"{name_of(env)}: its metadata is {made.metadata!r}; give a dict, {{}} for nothing")
+    made = _without_missions(made)
     guarded = Guard(made, index)
     # Only a reset shows whether the info holds a mask; seeded, so that making an env draws no entropy.
     _, info = guarded.reset(seed=0)
