@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from lit_rl.algorithms.base import Algorithm
     from lit_rl.cli import train
+    from lit_rl.data.hooks import Hooks
     from lit_rl.datamodule import ExperienceDataModule
     from lit_rl.envs.make import register_env
     from lit_rl.envs.spaces import Spaces
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Algorithm": "algorithms.base",
     "ExperienceDataModule": "datamodule",
+    "Hooks": "data.hooks",
     "LitPolicy": "lit_policy",
     "Policy": "policies.base",
     "Spaces": "envs.spaces",
@@ -32,6 +34,7 @@ _HOMES = {
 __all__ = [
     "Algorithm",
     "ExperienceDataModule",
+    "Hooks",
     "LitPolicy",
     "Policy",
     "Spaces",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -15,17 +17,22 @@ from lit_rl.data.collector import Collector
 from lit_rl.data.config import DataConfig, EvalConfig
 from lit_rl.data.evaluation import play_episodes
 from lit_rl.data.experience import Experience, Source
+from lit_rl.data.hooks import Hooks
 from lit_rl.data.plans import Plan
 from lit_rl.data.transitions import Episode
 from lit_rl.envs.atari import Atari
 from lit_rl.envs.config import EnvConfig, VectorEnvKind
 from lit_rl.envs.frames import frame_space, stack_spaces
-from lit_rl.envs.make import EnvName, name_of
+from lit_rl.envs.make import EnvName, make_env, name_of
+from lit_rl.envs.rules import Rules
 from lit_rl.envs.seeds import env_seed
 from lit_rl.envs.spaces import Spaces, describe, storage
 from lit_rl.envs.vector import make_vector_env, probe
+from lit_rl.envs.video import check_rendering, filmed
 from lit_rl.errors import UsageError
 from lit_rl.policies.base import Policy
+
+NO_RULES = Rules()
 
 
 class ExperienceDataModule(pl.LightningDataModule):
@@ -45,6 +52,10 @@ class ExperienceDataModule(pl.LightningDataModule):
             same bits as one that was never stopped.
         atari: the standard preprocessing of Atari games.
         frame_stack: newest frames that a policy sees at once (4 with ``atari``, else 1).
+        rules: where episodes end and what is paid, whatever the environment says; evaluations show raw rewards.
+        eval_env_config: keyword arguments of the environments of evaluation and test, over ``env_config``.
+        return_window: training episodes that ``Train/return`` is the mean of, where an epoch finishes fewer.
+        hooks: is told of every episode, step and batch of training.
 
     Raises:
         UsageError: an unknown or unusable environment, or a number out of range.
@@ -64,6 +75,10 @@ class ExperienceDataModule(pl.LightningDataModule):
         exact_resume: bool = False,
         atari: bool = False,
         frame_stack: int | None = None,
+        rules: Rules = NO_RULES,
+        eval_env_config: dict[str, Any] | None = None,
+        return_window: int = 1,
+        hooks: Hooks | None = None,
     ) -> None:
         super().__init__()
         # the border where settings are checked; a function is as welcome as the id that the flag is typed as
@@ -74,7 +89,8 @@ class ExperienceDataModule(pl.LightningDataModule):
         self.num_envs, self.vector_env, self.step_per_epoch = num_envs, vector_env, step_per_epoch
         self.episode_per_test, self.num_test_envs, self.test_episodes = episode_per_test, num_test_envs, test_episodes
         self.seed, self.exact_resume = seed, exact_resume
-        self.atari = atari
+        self.atari, self.rules, self.eval_env_config = atari, rules, eval_env_config or {}
+        self.return_window, self.hooks = return_window, hooks
         found = probe(env, self.env_config, self._preprocessing(False))
         self.spaces: Spaces = stack_spaces(found, checked.stacked_frames)
         if vector_env in ("native", "envpool"):  # refused here rather than in the middle of a fit
@@ -83,13 +99,21 @@ class ExperienceDataModule(pl.LightningDataModule):
             if (again := probe(env, self.env_config, self._preprocessing(False))) != found:
                 both = f"{found.action} and {again.action}, {found.observation} and {again.observation}"
                 raise UsageError(f"{name_of(env)} makes envs with different spaces: {both}")
-        self.save_hyperparameters({"lit_rl": saved_env(env, self.env_config, atari)}, logger=False)
+        if (
+            self.eval_env_config
+            and probe(env, self.env_config | self.eval_env_config, self._preprocessing(False)) != found
+        ):
+            raise UsageError(f"--eval_env_config makes {name_of(env)} show or take something else than in training")
+        self.save_hyperparameters({"lit_rl": saved_env(env, self.env_config, atari, rules)}, logger=False)
         self.source: Source | None = None
         self._plan: Plan | None = None  # of the last fit, as it fitted into an epoch
         self._test_envs: gym.vector.VectorEnv | None = None
 
     def _preprocessing(self, training: bool) -> Atari | None:
         return Atari(training) if self.atari else None
+
+    def _rules(self, training: bool) -> Rules:
+        return self.rules if training else dataclasses.replace(self.rules, clip_rewards=False)
 
     def _check_native(self) -> None:
         """Refuse a vector version that does not exist, or that is of another kind than the environment itself."""
@@ -166,17 +190,18 @@ class ExperienceDataModule(pl.LightningDataModule):
             return [env_seed(self.seed, "train", 0, restart, rank * self.num_envs + i) for i in range(self.num_envs)]
 
         generator = torch.Generator().manual_seed(env_seed(self.seed, "train", 2, rank))
-        return Collector(envs, self.spaces, seeds, generator, self.num_envs * world)
+        return Collector(envs, self.spaces, seeds, generator, self.num_envs * world, self.hooks)
 
     def _make_envs(self, count: int, how: VectorEnvKind, training: bool, first_index: int = 0) -> gym.vector.VectorEnv:
         return make_vector_env(
             self.env,
-            self.env_config,
+            self.env_config if training else self.env_config | self.eval_env_config,
             count,
             how,
             autoreset="same_step" if training else "disabled",
             first_index=first_index,
             atari=self._preprocessing(training),
+            rules=self._rules(training),
         )
 
     def train_dataloader(self) -> ExperienceLoader:
@@ -207,6 +232,26 @@ class ExperienceDataModule(pl.LightningDataModule):
             waits = self.vector_env in ("sync", "async") or (self.vector_env == "native" and self.atari)
             self._test_envs = self._make_envs(count, self.vector_env if waits else "sync", False)
         return play_episodes(policy, self._test_envs, self.spaces, seeds)
+
+    def check_film(self) -> None:
+        """Refuse in one line an environment that :meth:`film` could not show.
+
+        Raises:
+            UsageError: it cannot be rendered here, or the package that writes films is missing.
+        """
+        check_rendering(self.env, self.env_config | self.eval_env_config, "rgb_array", "--videos")
+
+    def film(self, policy: Policy, folder: Path, prefix: str, episodes: int) -> None:
+        """Play the first episodes of an evaluation again and write ``<prefix>-episode-<n>.mp4`` of each into ``folder``."""
+        config = self.env_config | self.eval_env_config | {"render_mode": "rgb_array"}
+        made = make_env(self.env, config, atari=self._preprocessing(False), rules=self._rules(False))
+        seeds = [(i, env_seed(self.seed, "eval", i)) for i in range(min(episodes, self.episode_per_test))]
+        envs = filmed(made, folder, prefix, len(seeds))
+        try:
+            for _ in play_episodes(policy, envs, self.spaces, seeds):
+                pass
+        finally:
+            envs.close()
 
     def reports_success(self, policy: Policy) -> bool:
         """Whether the environment says of an episode if it succeeded, which only playing one shows."""
@@ -259,10 +304,10 @@ def _alike(one: gym.Space[Any], other: gym.Space[Any]) -> bool:
     )
 
 
-def saved_env(env: EnvName, env_config: dict[str, Any], atari: bool) -> dict[str, Any]:
+def saved_env(env: EnvName, env_config: dict[str, Any], atari: bool, rules: Rules) -> dict[str, Any]:
     """The environment as a checkpoint names it: by its id or import path, with a config of plain values; else without."""
     name = env if isinstance(env, str) else f"{getattr(env, '__module__', '')}:{getattr(env, '__qualname__', '')}"
-    saved = {"env": name, "atari": atari}
+    saved = {"env": name, "atari": atari, "max_episode_steps": rules.max_episode_steps}
     try:
         return saved | {"env_config": json.loads(json.dumps(env_config))}
     except (TypeError, ValueError):

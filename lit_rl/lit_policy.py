@@ -22,6 +22,7 @@ from lit_rl.callbacks.stop import end_fit
 from lit_rl.checkpoint import check_finite, describing, load, misfit, rng_state, set_rng_state
 from lit_rl.data.evaluation import EpisodeStatistics
 from lit_rl.data.experience import Experience
+from lit_rl.data.hooks import summarise
 from lit_rl.data.transitions import Episode
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.spaces import Spaces
@@ -92,6 +93,7 @@ class LitPolicy(pl.LightningModule):
         self.stop_wanted = self.quit_wanted = False  # end the fit; end the run, as SIGTERM asks for
         self._metrics: list[dict[str, Tensor]] = []
         self._finished: list[Episode] = []
+        self._window: list[Episode] = []  # the newest training episodes of earlier epochs
         self._rng: dict[str, Any] | None = None  # of a checkpoint, until training begins
         self._paths: dict[str, str] = {}  # of a checkpoint: what computed the gradients
         self._pace = Pace()
@@ -238,18 +240,33 @@ class LitPolicy(pl.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         means = _means(self._metrics)
-        episodes = [len(self._finished), sum(e.return_ for e in self._finished), sum(e.length for e in self._finished)]
+        ranks = self.trainer.world_size  # each made the same number of updates
+        custom = self._custom_metrics([e.custom for e in self._finished if e.custom])
+        window = -(-self._data.return_window // ranks)
+        counted = [*self._window, *self._finished][-max(window, len(self._finished)) :]
+        finished = len(self._finished)
+        episodes = [len(counted), sum(e.return_ for e in counted), sum(e.length for e in counted), finished]
+        self._window = counted[-window:] if window > 1 else []
         self._metrics, self._finished = [], []
         sums = self._sum_over_ranks([*means.values(), *episodes])
-        ranks = self.trainer.world_size  # each made the same number of updates
         metrics = {f"Train/{name}": total / ranks for name, total in zip(means, sums, strict=False)}
         for name, value in metrics.items():
             if not math.isfinite(value):
                 raise NumericsError(f"{name} is {value} in epoch {self.current_epoch}, after update {self.updates}")
-        count, returns, lengths = sums[len(means) :]
+        count, returns, lengths, ended = sums[len(means) :]
         if count:
-            metrics |= {"Train/return": returns / count, "Train/length": lengths / count, "Train/episodes": count}
-        self._report(metrics)
+            metrics |= {"Train/return": returns / count, "Train/length": lengths / count, "Train/episodes": ended}
+        self._report(metrics | custom)
+
+    def _custom_metrics(self, measured: list[dict[str, float]]) -> dict[str, float]:
+        """What hooks have measured of the episodes of this epoch, on all ranks."""
+        if self._data.hooks is None:
+            return {}
+        if self.trainer.world_size > 1:
+            parts: list[Any] = [None] * self.trainer.world_size
+            torch.distributed.all_gather_object(parts, measured)
+            measured = [one for part in parts for one in part]
+        return {f"Train/{name}": value for name, value in summarise(measured).items()}
 
     def _sum_over_ranks(self, values: list[float]) -> list[float]:
         """The sum of each number over all ranks, the same on each of them."""
@@ -311,6 +328,7 @@ class LitPolicy(pl.LightningModule):
             "metrics": _stacked(self._metrics),  # of the epoch so far: empty at its end
             "finished": [tuple(episode) for episode in self._finished],
             "paths": {} if self.native is None else self.native.state(),
+            "window": [tuple(episode) for episode in self._window],
         }
         # Only the first rank writes; what the others have is dropped, and a buffer is large.
         checkpoint["experience"] = data.experience_state() if self.trainer.is_global_zero else None
@@ -322,7 +340,9 @@ class LitPolicy(pl.LightningModule):
             progress = checkpoint["progress"]
             self.updates, self.first_env_step = progress["updates"], progress["first_env_step"]
             self._metrics = [{name: x} for name, values in progress["metrics"].items() for x in values]
-            self._finished = [Episode(*episode) for episode in progress["finished"]]
+            self._finished, self._window = (
+                [Episode(*episode) for episode in progress[name]] for name in ("finished", "window")
+            )
             self._rng, self._paths = checkpoint["rng"], progress["paths"]
             self._data.load_experience_state(checkpoint["experience"])
 

@@ -116,6 +116,8 @@ class FlagParser(Flags):
         """As in every command; classes stay class paths (see :meth:`instantiate`), and objects from Python what they are."""
         if name == "env" and callable(value):
             return value
+        if name == "hooks" and not isinstance(value, str | bool):  # classes, objects and functions from Python
+            return value
         if name == "algo" and isinstance(value, type) and issubclass(value, Algorithm):
             return algorithm_name(value)
         if name == "logger" and value is False:

@@ -97,7 +97,7 @@ def _play(
     seeds = ((i, env_seed(settings.seed, "test", i)) for i in itertools.count())
     explore = torch.Generator().manual_seed(settings.seed) if settings.explore else None
     recorder = Recorder()
-    envs = _make_envs(settings, env, env_config, _preprocessing(loaded), count)
+    envs = _make_envs(settings, loaded, env, env_config, count)
     began = time.perf_counter()
     try:
         found = list(
@@ -117,21 +117,20 @@ def _preprocessing(loaded: LoadedPolicy) -> Atari | None:
 
 
 def _make_envs(
-    settings: RolloutSettings, env: str, env_config: dict[str, Any], atari: Atari | None, episodes: int | None
+    settings: RolloutSettings, loaded: LoadedPolicy, env: str, env_config: dict[str, Any], episodes: int | None
 ) -> gym.vector.VectorEnv:
-    import gymnasium as gym
-    from gymnasium.vector import AutoresetMode
-
     from lit_rl.envs.make import make_env
+    from lit_rl.envs.rules import Rules
     from lit_rl.envs.vector import make_vector_env
-    from lit_rl.envs.video import Film
+    from lit_rl.envs.video import filmed
 
+    atari = _preprocessing(loaded)
+    rules = Rules(max_episode_steps=None if settings.env else (loaded.env or {}).get("max_episode_steps"))
     if settings.video_dir is None:
         config = {**env_config, "render_mode": "human"} if settings.render else env_config
-        return make_vector_env(env, config, settings.num_envs, "sync", autoreset="disabled", atari=atari)
-    made = make_env(env, {**env_config, "render_mode": "rgb_array"}, atari=atari)
-    film = Film(made, settings.video_dir, "rollout", episodes)
-    return gym.vector.SyncVectorEnv([lambda: film], copy=False, autoreset_mode=AutoresetMode.DISABLED)
+        return make_vector_env(env, config, settings.num_envs, "sync", autoreset="disabled", atari=atari, rules=rules)
+    made = make_env(env, {**env_config, "render_mode": "rgb_array"}, atari=atari, rules=rules)
+    return filmed(made, settings.video_dir, "rollout", episodes)
 
 
 def report(title: str, episodes: list[Episode], steps: int, seconds: float) -> str:

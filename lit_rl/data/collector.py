@@ -12,6 +12,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
+from lit_rl.data.hooks import EpisodeHooks, Hooks, call
 from lit_rl.data.transitions import Episode, Steps
 from lit_rl.envs.frames import Frames, Stacking, frame_space
 from lit_rl.envs.spaces import Spaces, storage
@@ -58,6 +59,7 @@ class Collector:
         seeds: from the number of a restart, the reset seed of each env.
         generator: the source of exploration noise; checkpointed with the collector.
         vector_step: env steps that one vector step makes over all ranks (the number of envs on one rank).
+        hooks: are told of every episode and step, and of every block.
     """
 
     def __init__(
@@ -67,7 +69,10 @@ class Collector:
         seeds: Callable[[int], list[int]],
         generator: torch.Generator,
         vector_step: int,
+        hooks: Hooks | None = None,
     ) -> None:
+        self.hooks = hooks
+        self._hooked = None if hooks is None else EpisodeHooks(hooks, envs)
         self.envs, self.spaces, self.seeds, self.generator = envs, spaces, seeds, generator
         self.num_envs: int = envs.num_envs
         self.vector_step = vector_step
@@ -89,13 +94,15 @@ class Collector:
 
     def restart(self, number: int) -> None:
         """Begin fresh episodes in all envs, seeded by ``number``; episodes under way are dropped, not counted."""
-        self._obs, _ = self.envs.reset(seed=self.seeds(number))  # type: ignore[arg-type]
+        self._obs, info = self.envs.reset(seed=self.seeds(number))  # type: ignore[arg-type]
         self._resetting[:] = False
         self._return[:] = 0.0
         self._length[:] = 0
         self._state = None
         if self._frames is not None:
             self._frames.push(self._obs, np.ones(self.num_envs, bool))
+        if self._hooked is not None:
+            self._hooked.begin(self._obs, info)
 
     def cut(self) -> None:
         """Drop the episodes under way, not counted; the next collect begins fresh ones, seeded by the env steps made so far."""
@@ -115,6 +122,8 @@ class Collector:
             NumericsError: an observation or a reward is NaN or infinite.
             EnvError: an environment raised.
         """
+        if self.hooks is not None:
+            call(self.hooks.before_collect, env_steps)
         if self._obs is None:
             self.restart(self.env_steps)
         wanted = n - self._surplus
@@ -130,6 +139,7 @@ class Collector:
         state = self._state if self._state is not None else policy.initial_state(self.num_envs)
         final_index: list[tuple[int, int]] = []
         final_obs: list[Tree] = []
+        metrics: dict[int, dict[str, float]] = {}
         made = t = 0
         while made < wanted:
             action, state = actor.act(block.get_obs(t) if frames is None else frames.see(), noise[t], state)
@@ -140,6 +150,9 @@ class Collector:
             block.terminated[t] = terminated
             block.truncated[t] = truncated
             ended = terminated | truncated
+            if self._hooked is not None:
+                taken = policy.env_action(action)
+                metrics = self._hooked.step(taken, next_obs, reward, terminated, truncated, info, self._resetting)
             self._return += reward
             self._length += 1
             if self._next_step:
@@ -152,7 +165,7 @@ class Collector:
                 made += self.num_envs
                 fresh = ended
             if ended.any():
-                self._finish(t, ended, info, final_index, final_obs)
+                self._finish(t, ended, info, final_index, final_obs, metrics)
             if frames is not None:
                 frames.push(block.get_obs(t + 1), fresh)
                 block.age[t + 1] = frames.age
@@ -167,16 +180,27 @@ class Collector:
         self.env_steps += made
         steps = _steps(block, t, final_index, final_obs, past)
         _check_finite(steps, begin, ranks)
+        if self.hooks is not None:
+            steps = call(self.hooks.on_sample_end, steps) or steps
         return steps
 
     def _finish(
-        self, t: int, ended: np.ndarray, info: dict[str, Any], final_index: list[tuple[int, int]], final_obs: list[Tree]
+        self,
+        t: int,
+        ended: np.ndarray,
+        info: dict[str, Any],
+        final_index: list[tuple[int, int]],
+        final_obs: list[Tree],
+        metrics: dict[int, dict[str, float]],
     ) -> None:
         """Note the episodes that ended at step ``t``, and their true last observations where the envs have reset already."""
         for n in np.flatnonzero(ended):
             self.finished += 1
             success = reported_success(info, int(n))
-            self.episodes.append(Episode(self.finished - 1, float(self._return[n]), int(self._length[n]), success))
+            custom = metrics.get(int(n))
+            self.episodes.append(
+                Episode(self.finished - 1, float(self._return[n]), int(self._length[n]), success, custom)
+            )
             if not self._next_step:
                 final_index.append((t, int(n)))
                 final_obs.append(info["final_obs"][n])

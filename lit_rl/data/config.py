@@ -30,7 +30,11 @@ class DataConfig:
     checkpoint_every: int = 1
     """Epochs between two full checkpoints (last.ckpt, replay buffer included)."""
 
+    return_window: int = 1
+    """Training episodes that Train/return and Train/length are means of, at least: older ones where an epoch ends fewer."""
+
     def __post_init__(self) -> None:
+        at_least("return_window", self.return_window, 1)
         at_least("step_per_epoch", self.step_per_epoch, 1)
         at_least("checkpoint_every", self.checkpoint_every, 1)
 
@@ -56,7 +60,11 @@ class EvalConfig:
     average_weights: float | None = None
     """Evaluate, keep and test a running average of stage 1's weights with this decay per update, in (0, 1)."""
 
+    videos: int = 0
+    """Episodes of every evaluation that are filmed into the run's folder, videos/ (extra: video)."""
+
     def __post_init__(self) -> None:
+        at_least("videos", self.videos, 0)
         for name in ("episode_per_test", "num_test_envs", "test_episodes"):
             at_least(name, getattr(self, name), 1)
         if self.patience is not None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lit_rl.data.collector import Collector
 from lit_rl.data.experience import Source
+from lit_rl.data.hooks import call
 from lit_rl.data.plans import ReplayPlan, check_buffer_size
 from lit_rl.data.prioritized import Priorities
 from lit_rl.data.transitions import Steps, Transitions
@@ -264,7 +265,11 @@ class ReplaySource:
         random = self.env_steps - self._stage_start < self.plan.random_steps
         before, after = self.env_steps, self.env_steps + self.plan.collect_per_step
         share = -(-after // self.world_size) - -(-before // self.world_size)  # of this rank
-        self._renew(self.buffer.add(self.collector.collect(share, policy, before, random)))
+        steps = self.collector.collect(share, policy, before, random)
+        hooks = self.collector.hooks
+        if hooks is not None:
+            steps = call(hooks.on_postprocess_traj, steps, steps) or steps
+        self._renew(self.buffer.add(steps))
         self.env_steps = after
 
     def _renew(self, rows: np.ndarray) -> None:

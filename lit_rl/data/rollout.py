@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lit_rl.data.collector import Collector
 from lit_rl.data.experience import Source
+from lit_rl.data.hooks import call
 from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.stacks import stacked
 from lit_rl.data.transitions import RolloutBatch, Steps
@@ -41,7 +42,10 @@ class RolloutSource:
         self.env_steps += self.rows * self.world_size
         if self.reward_scale is not None:
             steps = steps._replace(reward=self.reward_scale.scaled(steps))
-        return evaluate_rollout(stacked(steps, self.collector.stacking), policy, self.plan.gamma, self.plan.gae_lambda)
+        seen = stacked(steps, self.collector.stacking)
+        rollout = evaluate_rollout(seen, policy, self.plan.gamma, self.plan.gae_lambda)
+        hooks = self.collector.hooks
+        return rollout if hooks is None else call(hooks.on_postprocess_traj, seen, rollout) or rollout
 
     def split(self, rollout: RolloutBatch) -> Iterator[RolloutBatch]:
         """The minibatches of all epochs: as many as the plan says, whatever number of transitions came in."""

@@ -80,6 +80,7 @@ class Episode(NamedTuple):
     return_: float
     length: int
     success: float | None
+    custom: dict[str, float] | None = None  # what hooks have measured of it
 
 
 class Trajectory(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from lit_rl.envs.rules import Rules
 from lit_rl.errors import UsageError
 
 VectorEnvKind = Literal["sync", "async", "native", "envpool"]
@@ -34,10 +35,33 @@ class EnvConfig:
     frame_stack: int | None = None
     """Newest frames of an episode that the policy sees at once; by default 4 with --atari, otherwise 1."""
 
+    max_episode_steps: int | None = None
+    """Truncate an episode after so many env steps, where the environment's own limit is not earlier."""
+
+    soft_reset: bool = False
+    """Go on from where max_episode_steps cut an episode, in the next one; only what the environment ends is reset."""
+
+    no_termination: bool = False
+    """Take every end of an episode for a truncation: the value of what would come next counts."""
+
+    clip_rewards: bool = False
+    """Learn from the sign of rewards; evaluations show raw ones."""
+
+    eval_env_config: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the environments of evaluations and of the test, over those of env_config."""
+
     def __post_init__(self) -> None:
         # A class or factory is welcome from Python; on the command line it is its import path.
         if not callable(self.env) and not (isinstance(self.env, str) and self.env.strip()):
             raise UsageError(f"--env is {self.env!r}; give an environment id such as CartPole-v1 or an import path")
+        limit = self.max_episode_steps
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise UsageError(f"--max_episode_steps is {limit!r}; give a whole number of at least 1")
+        if limit is None and self.soft_reset:
+            raise UsageError("--soft_reset goes on where --max_episode_steps cuts: give that too")
+        for name in ("max_episode_steps", "no_termination", "clip_rewards"):
+            if getattr(self, name) and self.vector_env in ("native", "envpool"):
+                raise UsageError(f"--{name} needs envs that can be wrapped: give --vector_env sync or async")
         if not isinstance(self.env_config, dict) or not all(isinstance(key, str) for key in self.env_config):
             raise UsageError(f"--env_config is {self.env_config!r}; give keyword arguments such as {{'gravity': 9.8}}")
         if isinstance(self.num_envs, bool) or not isinstance(self.num_envs, int) or self.num_envs < 1:
@@ -52,3 +76,8 @@ class EnvConfig:
     def stacked_frames(self) -> int:
         """The number of frames that counts."""
         return (4 if self.atari else 1) if self.frame_stack is None else self.frame_stack
+
+    @property
+    def rules(self) -> Rules:
+        """What is changed about episodes and rewards."""
+        return Rules(self.max_episode_steps, self.soft_reset, self.no_termination, self.clip_rewards)

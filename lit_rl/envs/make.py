@@ -15,6 +15,7 @@ from gymnasium.wrappers import FilterObservation
 from lit_rl.envs.atari import Atari, is_ale
 from lit_rl.envs.guard import Guard
 from lit_rl.envs.masks import ActionMask, tells_mask
+from lit_rl.envs.rules import Rules
 from lit_rl.errors import EnvError, UsageError
 
 EnvName = str | Callable[..., gym.Env[Any, Any]]
@@ -27,7 +28,12 @@ PACKAGES = (
 
 
 def make_env(
-    env: EnvName, env_config: dict[str, Any], *, index: int = 0, atari: Atari | None = None
+    env: EnvName,
+    env_config: dict[str, Any],
+    *,
+    index: int = 0,
+    atari: Atari | None = None,
+    rules: Rules | None = None,
 ) -> gym.Env[Any, Any]:
     """One environment, guarded (see Guard), its action mask, if it has one, in the observation (see ActionMask).
 
@@ -36,6 +42,7 @@ def make_env(
         env_config: its keyword arguments.
         index: its number among the vectorised ones, for messages.
         atari: the preprocessing of an Atari game.
+        rules: where its episodes end and what is paid, whatever it says.
 
     Raises:
         UsageError: no such env, a missing package, or keyword arguments that it does not take.
@@ -54,6 +61,8 @@ def make_env(
     if not isinstance(made.metadata, dict):
         raise UsageError(f"{name_of(env)}: its metadata is {made.metadata!r}; give a dict, {{}} for nothing")
     made = _without_missions(made)
+    if rules is not None:
+        made = rules.wrap(made)
     guarded = Guard(made, index)
     # Only a reset shows whether the info holds a mask; seeded, so that making an env draws no entropy.
     _, info = guarded.reset(seed=0)

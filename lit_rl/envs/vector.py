@@ -23,6 +23,7 @@ from lit_rl.envs.atari import Atari
 from lit_rl.envs.config import VectorEnvKind
 from lit_rl.envs.make import EnvName, make_env, name_of
 from lit_rl.envs.native import Autoreset, make_native
+from lit_rl.envs.rules import Rules
 from lit_rl.envs.spaces import Spaces, check_observation, describe, storage
 from lit_rl.errors import EnvError, UsageError
 
@@ -43,6 +44,7 @@ def make_vector_env(
     autoreset: Autoreset,
     first_index: int = 0,
     atari: Atari | None = None,
+    rules: Rules | None = None,
 ) -> VectorEnv[Any, Any, Any]:
     """``num_envs`` environments that step together; ``metadata["autoreset_mode"]`` of the result says how they reset.
 
@@ -56,6 +58,7 @@ def make_vector_env(
         autoreset: what happens where an episode ends.
         first_index: the number of the first env, for messages (ranks count on).
         atari: the preprocessing of an Atari game.
+        rules: where episodes end and what is paid; native and envpool know none.
 
     Raises:
         UsageError: as ``make_env``; or native or envpool where the env has no such version, or with autoreset disabled,
@@ -68,7 +71,7 @@ def make_vector_env(
     isolate = vector_env == "async" and hasattr(os, "fork")
     parent = os.getpid() if isolate else None
     main_thread = threading.current_thread() is threading.main_thread()
-    makers = [_Maker(env, env_config, first_index + i, atari, parent, main_thread) for i in range(num_envs)]
+    makers = [_Maker(env, env_config, first_index + i, atari, rules, parent, main_thread) for i in range(num_envs)]
     try:
         if vector_env == "sync":
             return SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
@@ -107,13 +110,14 @@ class _Maker:
     env_config: dict[str, Any]
     index: int
     atari: Atari | None
+    rules: Rules | None
     parent: int | None
     main_thread: bool
 
     def __call__(self) -> gym.Env[Any, Any]:
         if self.parent is not None and os.getpid() != self.parent:
             _settle_worker(self.parent, self.main_thread)
-        return make_env(self.env, self.env_config, index=self.index, atari=self.atari)
+        return make_env(self.env, self.env_config, index=self.index, atari=self.atari, rules=self.rules)
 
 
 def _settle_worker(parent: int, main_thread: bool) -> None:

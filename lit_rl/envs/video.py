@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import RecordVideo
 
 from lit_rl.envs.make import EnvName, make_env, name_of
@@ -88,3 +89,9 @@ class Film(_RecordVideo):
             if not isinstance(error, Exception):
                 raise
             raise UsageError(f"cannot write {path}: {str(error).splitlines()[0]}") from None
+
+
+def filmed(env: gym.Env[Any, Any], folder: str | Path, prefix: str, episodes: int | None) -> gym.vector.VectorEnv:
+    """One environment before a camera, as a vector env that does not reset itself; see :class:`Film`."""
+    film = Film(env, folder, prefix, episodes)
+    return gym.vector.SyncVectorEnv([lambda: film], copy=False, autoreset_mode=AutoresetMode.DISABLED)

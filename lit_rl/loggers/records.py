@@ -19,6 +19,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.utilities import rank_zero_warn
 
 from lit_rl.checkpoint import write_atomic
+from lit_rl.data.hooks import call
 from lit_rl.errors import UsageError
 
 RESULT = "result.json"
@@ -91,7 +92,11 @@ class Records(Checkpoint):
         if not trainer.is_global_zero:
             return
         fixed = (policy.stage, trainer.current_epoch, policy.env_steps, policy.updates, self._time_total, seconds)
-        self._append(metrics | dict(zip(FIXED, fixed, strict=True)))
+        row = metrics | dict(zip(FIXED, fixed, strict=True))
+        hooks = getattr(getattr(trainer, "datamodule", None), "hooks", None)
+        if hooks is not None:
+            call(hooks.on_train_result, row)
+        self._append(row)
         self._rows += 1
 
     def truncate_to(self, rows: int) -> None:

@@ -14,9 +14,12 @@ import torch
 from pytorch_lightning.utilities import rank_zero_only, rank_zero_warn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
+from lit_rl.algorithms import import_object
 from lit_rl.callbacks.interrupt import CTRL_C, TERMINATED, Interrupts, Quit
 from lit_rl.checkpoint import copy_atomic, load, write_atomic
+from lit_rl.data.hooks import Hooks
 from lit_rl.datamodule import ExperienceDataModule
+from lit_rl.errors import UsageError, in_one_line
 from lit_rl.lit_policy import LitPolicy
 from lit_rl.loggers.curve import draw_curve
 from lit_rl.loggers.make import check_logger
@@ -158,9 +161,9 @@ def prepare_process(run: RunConfig) -> None:
     torch.set_float32_matmul_precision(run.matmul_precision)
     torch.set_flush_denormal(True)  # Adam's moments of dead units go denormal: 1.4 times slower otherwise
     pl.seed_everything(run.seed, verbose=False)
-    # Lightning's lines on accelerators, tips and reached limits would stand between the lines that a user reads
+    # by default Lightning's lines on accelerators, tips and reached limits do not stand between the lines that a user reads
     for name in ("pytorch_lightning", "lightning_fabric"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+        logging.getLogger(name).setLevel(run.log_level.upper())
     warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")
     warnings.filterwarnings("ignore", ".*isinstance\\(treespec, LeafSpec\\)")
     warnings.filterwarnings("ignore", "The '\\w+_dataloader' does not have many workers")
@@ -187,8 +190,37 @@ def make_data(settings: Settings) -> ExperienceDataModule:
         seed=settings.run.seed,
         exact_resume=settings.run.exact_resume,
         atari=env.atari,
+        rules=env.rules,
+        eval_env_config=env.eval_env_config,
+        return_window=settings.stage1.data.return_window,
+        hooks=find_hooks(settings.run.hooks),
         frame_stack=env.frame_stack,
     )
+
+
+def find_hooks(given: Any) -> Hooks | None:
+    """The hooks of ``--hooks``: by import path, with arguments or without; from Python also a class or an object.
+
+    Raises:
+        UsageError: they cannot be imported or made, or are none.
+    """
+    arguments: dict[str, Any] = {}
+    shown = given
+    if isinstance(given, dict):
+        if len(given) != 1:
+            raise UsageError(f"--hooks {given} is not allowed: give module:Class, or {{module:Class: its arguments}}")
+        ((given, arguments),) = given.items()
+        shown = given
+    if isinstance(given, str):
+        given = import_object(given, "--hooks")
+    if isinstance(given, type) and issubclass(given, Hooks):
+        try:
+            given = given(**(arguments or {}))
+        except Exception as error:
+            raise UsageError(f"--hooks {shown} cannot be made: {in_one_line(error)}") from error
+    if given is not None and not isinstance(given, Hooks):
+        raise UsageError(f"--hooks {shown} is no lit_rl.Hooks: inherit from it")
+    return given
 
 
 def run_test(stage: Stage, data: ExperienceDataModule) -> dict[str, Any] | None:

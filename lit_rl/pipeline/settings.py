@@ -37,6 +37,10 @@ class RunConfig:
     """Precision of float32 matrix products: medium may round to bfloat16, and is faster for networks of 256 x 256 on."""
     logger: LoggerKind = "tensorboard"
     """Lightning logger; result.json and progress.csv are written whatever it is."""
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    """What Lightning says of its own: everything from this level on."""
+    hooks: dict[str, Any] | str | None = None
+    """Your own lit_rl.data.hooks.Hooks, module:Class, or {module:Class: its arguments}; told of every episode and batch."""
     tuned: bool = True
     """Use the tuned settings of this algorithm and environment where there are any; typed flags win."""
 

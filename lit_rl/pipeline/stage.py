@@ -12,6 +12,7 @@ from pytorch_lightning.callbacks import Callback, Checkpoint, ProgressBar
 
 from lit_rl.algorithms import import_object
 from lit_rl.callbacks.best import START, BestCheckpoint
+from lit_rl.callbacks.films import Films
 from lit_rl.callbacks.interrupt import Interrupts
 from lit_rl.callbacks.last import LastCheckpoint
 from lit_rl.callbacks.patience import Patience
@@ -112,6 +113,8 @@ def build_policy(
         if name == f"{PREFIXES[number]}/success" and not data.reports_success(policy.best_policy):
             known = ", ".join(other for other in _evaluated(number) if other != name)
             raise UsageError(f"{shown} {name} is never logged: this environment reports no success; there are {known}")
+    if stage.evaluation.videos:
+        data.check_film()
     data.step_per_epoch = stage.data.step_per_epoch
     data.check(policy.algorithm, ranks)
     return policy
@@ -252,6 +255,8 @@ def _make_trainer(
         callbacks.append(EnvStepsBar())
     if not plain:
         callbacks += [Paths(folder, f"stage{number}"), Records(folder, run.stage2 is not None)]
+    if settings.evaluation.videos:
+        callbacks.append(Films(folder, settings.evaluation.videos))
     if not plain and flags.get("enable_checkpointing") in (None, True):
         # the order counts: rows first, then the full checkpoint that says how many there are
         callbacks += [keeper, LastCheckpoint(folder / f"stage{number}", settings.data.checkpoint_every)]

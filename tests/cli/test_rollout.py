@@ -150,9 +150,19 @@ def load_like(data):
     return LitPolicy("DQN", data.spaces, hidden_sizes=[8]).policy
 
 
-def test_exploring_is_acting_as_at_the_end_of_training(run):
+def test_a_policy_knows_the_environment_that_it_learned_in(run):
     loaded = load_policy(run)
-    assert loaded.env == {"env": "CartPole-v1", "atari": False, "env_config": {}}
+    assert loaded.env is not None
+    assert (loaded.env["env"], loaded.env["env_config"]) == ("CartPole-v1", {})
+
+
+def test_exploring_draws_from_the_seed(run, capsys):
+    def played(*argv: str) -> str:
+        assert main(["rollout", str(run), "--episodes", "3", "--explore", *argv]) == 0
+        return capsys.readouterr().out.split("env steps")[0]
+
+    assert played("--seed", "1") == played("--seed", "1")
+    assert played("--seed", "1") != played("--seed", "2")
 
 
 def test_the_bootstrap_interval_of_a_mean():
@@ -178,3 +188,14 @@ def test_list_shows_algorithms_with_their_actions_and_the_zoo(capsys):
     assert any(re.match(r"DQN +Q-learning.* Discrete$", line) for line in lines)
     assert any(re.match(r"TD3 .* Box$", line) for line in lines)
     assert any(re.match(r"DQN +CartPole-v1 +500 +stable-baselines3 zoo", line) for line in lines)
+
+
+def test_videos_films_episodes_of_every_evaluation_into_the_runs_folder(tmp_path, capsys):
+    argv = ["train", "--output_dir", str(tmp_path), "--experiment_name", "filmed", "--config", json.dumps(TINY)]
+    assert main([*argv, "--videos", "1", "--max_epochs", "2"]) == 0
+    films = sorted(file.name for file in (tmp_path / "filmed" / "videos").iterdir())
+    assert films == ["epoch=0-episode-0.mp4", "epoch=1-episode-0.mp4"]
+    assert "cannot render at all" in refusal(
+        capsys, [*argv[:2], str(tmp_path / "none"), "--env", "short_env:Short", "--videos", "1", "--max_epochs", "1"]
+    )
+    assert not (tmp_path / "none").exists()
