@@ -18,6 +18,7 @@ def own_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     cache = os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")
     os.environ.setdefault("MPLCONFIGDIR", str(Path(cache) / "matplotlib"))
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ["TORCH_COMPILE_DISABLE"] = "1"  # the same bits each time, however slow the machine is
 
 
 @pytest.fixture(autouse=True)

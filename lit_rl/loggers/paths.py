@@ -32,7 +32,7 @@ class Paths(Callback):
         }
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        history = pl_module.native.history()
+        history: dict[str, list[dict[str, Any]]] = pl_module.native.history()  # type: ignore[union-attr, operator]
         entries = sum(map(len, history.values()))
         if entries != self._noted and trainer.is_global_zero:
             self._noted = entries

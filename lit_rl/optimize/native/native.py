@@ -63,6 +63,8 @@ class NativeGradient:
         self._off: str | None = "--compile false" if compile is False else None  # why nothing is native
         if steady and compile == "auto":
             self._off = "the run must not depend on what was built before it; --compile true makes it native"
+        elif compile == "auto" and os.environ.get("TORCH_COMPILE_DISABLE") == "1":  # torch's own switch
+            self._off = "TORCH_COMPILE_DISABLE is set"
         self.paths: dict[str, Path] = {}
         self._by_arguments: dict[tuple[Any, ...], Path] = {}
         self._eager: set[str] = set()  # groups without any native path

@@ -25,7 +25,7 @@ class BuilderProcess:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        environment = os.environ | {
+        environment = {name: value for name, value in os.environ.items() if name != "TORCH_COMPILE_DISABLE"} | {
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),  # the same torch as here
             "TORCHINDUCTOR_VEC_ISA_OK": "1",  # no test compilation for what the CPU is known to have
             "TORCHINDUCTOR_COMPILE_THREADS": "1",

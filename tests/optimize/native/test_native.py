@@ -17,6 +17,15 @@ from lit_rl.optimize.native.cache import Cache
 from lit_rl.optimize.native.capture import Uncapturable, capture
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiling(tmp_path_factory: pytest.TempPathFactory):
+    """A cache folder for these tests alone, and auto as users have it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("libraries")))
+        patch.delenv("TORCH_COMPILE_DISABLE")
+        yield
+
+
 class Net(nn.Module):
     """A loss that can be captured, and some that cannot."""
 
@@ -67,7 +76,7 @@ def assert_agree(one: nn.Module, other: nn.Module) -> None:
 
 
 @pytest.fixture(scope="module")
-def built() -> Path:
+def built(compiling: None) -> Path:
     """The folder with the library of ``Net.loss`` for 8 rows, which was built beside a run."""
     torch.set_num_threads(1)
     net = Net()
@@ -139,6 +148,14 @@ def test_a_damaged_library_is_built_again_or_done_without(built, monkeypatch, tm
     optimize = step(net, "auto")
     optimize("net", net.loss, *batch())
     assert paths(optimize) == ["eager"] and not list(folder.iterdir())
+
+
+def test_torchs_own_switch_turns_auto_off(built, monkeypatch):
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    net = Net()
+    optimize = step(net, "auto")
+    optimize("net", net.loss, *batch())
+    assert paths(optimize) == ["eager"]
 
 
 def test_a_steady_run_changes_nothing_midway(built):
