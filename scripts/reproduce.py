@@ -99,10 +99,15 @@ def train_sb3(job: Job, seed: int, base: Path, timeout: float, venv: Path) -> di
     ours = base / job.run_name(seed)
     if not (ours / "summary.json").exists():
         raise RuntimeError(f"needs the folder of our run with this seed, {ours}, for its settings")
+    python = venv / "bin" / "python"
+    if not python.exists():
+        packages = "'stable-baselines3==2.9.0' 'gymnasium[mujoco]'"
+        make = f"python -m venv {venv} && {python} -m pip install -c {ROOT / 'constraints.txt'} {packages}"
+        raise RuntimeError(f"stable-baselines3 needs an environment of its own: {make}")
     folder, log = _new_folder(base, job.run_name(seed, SB3))
     folder.mkdir()
     script = [str(ROOT / "scripts" / "reproduce_sb3.py"), str(ours / "config.json"), str(folder / "result.json")]
-    took = run_command([str(venv / "bin" / "python"), *script], log, timeout, PYTHONPATH=str(ROOT))
+    took = run_command([str(python), *script], log, timeout, PYTHONPATH=str(ROOT))
     result: dict[str, Any] = json.loads((folder / "result.json").read_text())
     return result | took
 

@@ -23,7 +23,7 @@ refines it further). Its score is the mean return of the best checkpoint in 100 
 used; the table has the mean over the seeds ± the standard deviation between them. Evaluations pick the best checkpoint and
 make the curves; their episodes do not count as env steps. Settings were chosen on other seeds (100 and above) than
 those shown here. Seconds are of whole processes on 2 CPU cores that other work shared; CPU seconds count the process's own.
-A reference in brackets is what the reference's authors reached with the number of env steps that its source names.
+References are what others reached, mostly in single runs; the sources below the table say with how many env steps.
 """
 
 
@@ -63,14 +63,14 @@ def table(jobs: Iterable[Job], results: Path) -> str:
         goal = "as SB3" if job.goal is None else f"≥ {job.goal:g}"
         start = f"| {job.env} | {job.algo} |"
         if not runs:
-            lines.append(f"{start} | 0 of {len(job.seeds)} | | {goal} | not run yet | ({reference:g}) | |")
+            lines.append(f"{start} | 0 of {len(job.seeds)} | | {goal} | not run yet | {reference:g} | |")
             continue
         steps = max(run["env_steps"] for run in runs)
         seconds, cpu = (statistics.mean(run[name] for run in runs) for name in ("seconds", "cpu_seconds"))
         seeds = f"{len(runs)}" if len(runs) == len(job.seeds) else f"{len(runs)} of {len(job.seeds)}"
         lines.append(
             f"{start} {steps:,} | {seeds} | {mean_std(scores(runs))} | {goal} | {verdict(job, results)} "
-            f"| ({reference:g}) | {seconds:,.0f} ({cpu:,.0f}) |"
+            f"| {reference:g} | {seconds:,.0f} ({cpu:,.0f}) |"
         )
     return "\n".join([*lines, ""])
 
