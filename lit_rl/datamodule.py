@@ -15,14 +15,19 @@ from pytorch_lightning.utilities import rank_zero_warn
 
 from lit_rl.data.collector import Collector
 from lit_rl.data.config import DataConfig, EvalConfig
-from lit_rl.data.evaluation import play_episodes
+from lit_rl.data.evaluation import STATISTICS, play_episodes
 from lit_rl.data.experience import Experience, Source
 from lit_rl.data.hooks import Hooks
-from lit_rl.data.plans import Plan
+from lit_rl.data.offline.data_set import DataSet, TrainingData
+from lit_rl.data.offline.inputs import Input
+from lit_rl.data.offline.recorder import BlockRecorder
+from lit_rl.data.offline.scores import HeldOut, held_out_episodes
+from lit_rl.data.offline.writers import of_rank, open_writer
+from lit_rl.data.plans import OfflinePlan, Plan
 from lit_rl.data.transitions import Episode
 from lit_rl.envs.atari import Atari
 from lit_rl.envs.config import EnvConfig, VectorEnvKind
-from lit_rl.envs.frames import frame_space, stack_spaces
+from lit_rl.envs.frames import Stacking, frame_space, stack_spaces
 from lit_rl.envs.make import EnvName, make_env, name_of
 from lit_rl.envs.rules import Rules
 from lit_rl.envs.seeds import env_seed
@@ -36,10 +41,10 @@ NO_RULES = Rules()
 
 
 class ExperienceDataModule(pl.LightningDataModule):
-    """Collects experience for the LitPolicy that is being fitted, and plays the episodes that score it.
+    """Collects experience for the LitPolicy that is being fitted, or reads it, and has the episodes that score it.
 
     Args:
-        env: an environment id, an import path, or a function that makes the environment.
+        env: an environment id, an import path, or a function that makes the environment; None to learn from data alone.
         env_config: keyword arguments of the environment.
         num_envs: training environments on each rank.
         vector_env: how they are stepped: one after the other, in processes, or by a vector version of the env.
@@ -56,14 +61,21 @@ class ExperienceDataModule(pl.LightningDataModule):
         eval_env_config: keyword arguments of the environments of evaluation and test, over ``env_config``.
         return_window: training episodes that ``Train/return`` is the mean of, where an epoch finishes fewer.
         hooks: is told of every episode, step and batch of training.
+        input: recorded episodes to learn from instead of acting: minibatches are drawn from them, and epochs and iterations
+            count updates. A file, a glob, ``minari:<id>``, ``minari-path:<folder>``, or several by probability.
+        validation_fraction: share of these episodes, in [0, 1), that is held out to score by.
+        skip_bad_episodes: drop episodes that cannot be learned from instead of refusing all.
+        window_mb: MiB of memory for the episodes that minibatches are drawn from.
+        output: record what is collected, as episodes: a new ``.jsonl`` or ``.jsonl.gz`` file, ``minari:<id>`` or
+            ``minari-path:<folder>``.
 
     Raises:
-        UsageError: an unknown or unusable environment, or a number out of range.
+        UsageError: an unknown or unusable environment, a number out of range, or data that cannot be used.
     """
 
     def __init__(
         self,
-        env: str | Callable[..., gym.Env[Any, Any]] = "CartPole-v1",
+        env: str | Callable[..., gym.Env[Any, Any]] | None = "CartPole-v1",
         env_config: dict[str, Any] | None = None,
         num_envs: int = 1,
         vector_env: VectorEnvKind = "sync",
@@ -79,11 +91,23 @@ class ExperienceDataModule(pl.LightningDataModule):
         eval_env_config: dict[str, Any] | None = None,
         return_window: int = 1,
         hooks: Hooks | None = None,
+        input: Input | None = None,
+        validation_fraction: float = 0.1,
+        skip_bad_episodes: bool = False,
+        window_mb: float = 512.0,
+        output: str | None = None,
     ) -> None:
         super().__init__()
         # the border where settings are checked; a function is as welcome as the id that the flag is typed as
         checked = EnvConfig(env, env_config or {}, num_envs, vector_env, atari, frame_stack)  # type: ignore[arg-type]
-        DataConfig(step_per_epoch)
+        DataConfig(
+            step_per_epoch,
+            input=input if input is None or isinstance(input, str) else dict(input),
+            validation_fraction=validation_fraction,
+            skip_bad_episodes=skip_bad_episodes,
+            window_mb=window_mb,
+            output=output,
+        )
         EvalConfig(episode_per_test, num_test_envs, test_episodes)
         self.env, self.env_config = env, env_config or {}
         self.num_envs, self.vector_env, self.step_per_epoch = num_envs, vector_env, step_per_epoch
@@ -91,8 +115,27 @@ class ExperienceDataModule(pl.LightningDataModule):
         self.seed, self.exact_resume = seed, exact_resume
         self.atari, self.rules, self.eval_env_config = atari, rules, eval_env_config or {}
         self.return_window, self.hooks = return_window, hooks
+        self.input, self.window_mb, self.output = input, window_mb, output
+        self._reading = validation_fraction, seed, skip_bad_episodes
+        self._data_sets: dict[str, DataSet] = {}
+        self._collector: Collector | None = None
+        self.appends = False  # whether what is recorded may be added to a data set that is there
+        self.source: Source | None = None
+        self._plan: tuple[Plan, str] | None = None  # of the last fit, as it fitted into an epoch, and its input
+        self._test_envs: gym.vector.VectorEnv | None = None
+        self._depth = checked.stacked_frames
+        if env is None:
+            if input is None:
+                raise UsageError(
+                    "there is neither an environment nor data to learn from: give --env ID or --input PATH"
+                )
+            data = self.data_set(input)
+            self.spaces: Spaces = stack_spaces(data.spaces, self._depth)
+            if data.env_id is not None:  # where the policy can be played, for whoever loads it
+                self.save_hyperparameters({"lit_rl": saved_env(data.env_id, {}, False, rules)}, logger=False)
+            return
         found = probe(env, self.env_config, self._preprocessing(False))
-        self.spaces: Spaces = stack_spaces(found, checked.stacked_frames)
+        self.spaces = stack_spaces(found, self._depth)
         if vector_env in ("native", "envpool"):  # refused here rather than in the middle of a fit
             self._check_native()
         elif callable(env) or ":" in env or "." in env:  # of code that is the user's own: do two envs have the same?
@@ -105,9 +148,31 @@ class ExperienceDataModule(pl.LightningDataModule):
         ):
             raise UsageError(f"--eval_env_config makes {name_of(env)} show or take something else than in training")
         self.save_hyperparameters({"lit_rl": saved_env(env, self.env_config, atari, rules)}, logger=False)
-        self.source: Source | None = None
-        self._plan: Plan | None = None  # of the last fit, as it fitted into an epoch
-        self._test_envs: gym.vector.VectorEnv | None = None
+        if input is not None:
+            self.data_set(input)
+
+    @property
+    def offline(self) -> bool:
+        """Whether experience is read from data, as of now; set ``input`` to change it."""
+        return self.input is not None
+
+    def data_set(self, given: Input) -> DataSet:
+        """The data set that an ``--input`` names; opened and checked once.
+
+        Raises:
+            UsageError: it cannot be used, or its spaces are not the environment's.
+        """
+        if str(given) not in self._data_sets:
+            spaces = None
+            if self.env is not None:
+                spaces = Spaces(frame_space(self.spaces), self.spaces.action)
+            self._data_sets[str(given)] = DataSet(given, spaces, *self._reading)
+        return self._data_sets[str(given)]
+
+    @property
+    def data_sets(self) -> list[DataSet]:
+        """The data sets opened so far."""
+        return list(self._data_sets.values())
 
     def _preprocessing(self, training: bool) -> Atari | None:
         return Atari(training) if self.atari else None
@@ -125,6 +190,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         made.close()
         if not all(map(_alike, found, wanted)):
             shown = [" and ".join(map(describe, both)) for both in (found, wanted)]
+            assert self.env is not None
             raise UsageError(
                 f"vector_env {self.vector_env} of {name_of(self.env)} has {shown[0]}, not {shown[1]}: choose sync or async"
             )
@@ -152,8 +218,9 @@ class ExperienceDataModule(pl.LightningDataModule):
             if self.exact_resume and self.trainer.world_size > 1:
                 raise UsageError(f"--exact_resume works on one device, not on {self.trainer.world_size}: leave it out")
             self._iterations = self.step_per_epoch // plan.steps_per_iteration
-            if self.source is None or plan != self._plan:
-                self._plan, self.source = plan, self._make_source(plan)
+            made_by = plan, str(self.input)
+            if self.source is None or made_by != self._plan:
+                self._plan, self.source = made_by, self._make_source(plan)
 
     def check(self, algorithm: Any, ranks: int) -> Plan:
         """The algorithm's plan as it fits into an epoch on this many ranks.
@@ -163,22 +230,42 @@ class ExperienceDataModule(pl.LightningDataModule):
                 that leaves a rank too little.
         """
         if algorithm.spaces != self.spaces:
+            where = "the data" if self.env is None else name_of(self.env)
             raise UsageError(
-                f"the policy was built for other spaces than those of {name_of(self.env)}; make it with these: "
+                f"the policy was built for other spaces than those of {where}; make it with these: "
                 "LitPolicy(algo, datamodule.spaces)"
             )
         for name in ("episode_per_test", "test_episodes"):
-            if getattr(self, name) < ranks:
+            if getattr(self, name) < ranks and self.env is not None:
                 raise UsageError(f"--{name} {getattr(self, name)} leaves some of the {ranks} ranks nothing to play")
-        plan: Plan = algorithm.plan.fit(self.step_per_epoch, self.num_envs * ranks)
-        return plan
+        if self.input is not None and 0 < (held_out := self.data_set(self.input).held_out_episodes) < ranks:
+            raise UsageError(
+                f"--validation_fraction leaves {held_out} episodes for {ranks} ranks to score by: give more, or 0 for none"
+            )
+        plan: Plan = algorithm.plan.offline() if self.offline else algorithm.plan
+        if not self.offline and isinstance(plan, OfflinePlan):
+            raise UsageError(f"{type(algorithm).__name__} learns from recorded episodes alone: give --input PATH")
+        if not self.offline and self.env is None:
+            raise UsageError("there is no environment to collect in: give --env ID")
+        return plan.fit(self.step_per_epoch, self.num_envs * ranks)
+
+    def _training_data(self) -> TrainingData | None:
+        """This rank's share of the data set."""
+        trainer = self.trainer
+        assert trainer is not None
+        if self.input is None:
+            return None
+        rank, ranks, stacking = trainer.global_rank, trainer.world_size, Stacking.of(self.spaces)
+        return self.data_set(self.input).training(rank, ranks, self.window_mb, stacking)
 
     def _make_source(self, plan: Plan) -> Source:
         trainer = self.trainer
         assert trainer is not None
         world, rank = trainer.world_size, trainer.global_rank
-        collector = self._make_collector(rank, world) if self.source is None else self.source.collector
-        source = plan.make_source(collector, env_seed(self.seed, "train", 1, rank), world)
+        if self._collector is None and not isinstance(plan, OfflinePlan):
+            self._collector = self._make_collector(rank, world)
+        seed = env_seed(self.seed, "train", 1, rank)
+        source = plan.make_source(self._collector, seed, world, self._training_data())
         if self.source is not None and not source.adopt(self.source) and self.source.kept:
             rank_zero_warn(f"{self.source.kept} is not carried over: the new settings collect another kind or amount")
         return source
@@ -190,9 +277,16 @@ class ExperienceDataModule(pl.LightningDataModule):
             return [env_seed(self.seed, "train", 0, restart, rank * self.num_envs + i) for i in range(self.num_envs)]
 
         generator = torch.Generator().manual_seed(env_seed(self.seed, "train", 2, rank))
-        return Collector(envs, self.spaces, seeds, generator, self.num_envs * world, self.hooks)
+        collector = Collector(envs, self.spaces, seeds, generator, self.num_envs * world, self.hooks)
+        if self.output is not None:
+            assert self.env is not None
+            frames = Spaces(frame_space(self.spaces), self.spaces.action)
+            writer = open_writer(of_rank(self.output, rank), frames, env_id=name_of(self.env), append=self.appends)
+            collector.recorder = BlockRecorder(writer, self.spaces, self.num_envs)
+        return collector
 
     def _make_envs(self, count: int, how: VectorEnvKind, training: bool, first_index: int = 0) -> gym.vector.VectorEnv:
+        assert self.env is not None
         return make_vector_env(
             self.env,
             self.env_config if training else self.env_config | self.eval_env_config,
@@ -212,8 +306,36 @@ class ExperienceDataModule(pl.LightningDataModule):
         assert self.source is not None
         return self.source.experience(self._lit_policy.policy)
 
-    def val_dataloader(self) -> EpisodeLoader:
-        return self._episodes("eval", self.episode_per_test)
+    def val_dataloader(self) -> EpisodeLoader | list[EpisodeLoader]:
+        """The episodes that are played, where there is an environment, and those that are held out of the data to learn from."""
+        loaders = [] if self.env is None else [self._episodes("eval", self.episode_per_test)]
+        trainer = self.trainer
+        assert trainer is not None
+        if self.scores_data:
+            assert self.input is not None
+            data, plan = self.data_set(self.input), self._lit_policy.algorithm.plan.offline()
+            rank, ranks, stacking = trainer.global_rank, trainer.world_size, Stacking.of(self.spaces)
+            count = len(range(rank, data.held_out_episodes, ranks))
+            loaders.append(EpisodeLoader(count, lambda: held_out_episodes(data, plan, rank, ranks, stacking)))
+        return loaders[0] if len(loaders) == 1 else loaders
+
+    @property
+    def scores_data(self) -> bool:
+        """Whether an evaluation scores the policy on held-out episodes."""
+        return self.input is not None and self.data_set(self.input).held_out_episodes > 0
+
+    def first_held_out(self, algorithm: Any) -> HeldOut | None:
+        """One held-out episode, as this algorithm sees it; None where none is held out."""
+        if self.input is None:
+            return None
+        data, plan = self.data_set(self.input), algorithm.plan.offline()
+        return next(held_out_episodes(data, plan, 0, 1, Stacking.of(self.spaces)), None)
+
+    def episodes_scored(self, metric: str) -> int:
+        """The episodes of an evaluation that a metric rests on."""
+        if self.input is not None and metric.rpartition("/")[2] not in STATISTICS:
+            return self.data_set(self.input).held_out_episodes
+        return self.episode_per_test
 
     def test_dataloader(self) -> EpisodeLoader:
         return self._episodes("test", self.test_episodes)
@@ -227,6 +349,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         return EpisodeLoader(len(seeds), lambda: self._play(self._lit_policy.best_policy, seeds))
 
     def _play(self, policy: Policy, seeds: list[tuple[int, int]]) -> Iterator[Episode]:
+        assert self.env is not None
         if self._test_envs is None:
             count = min(self.num_test_envs, max(self.episode_per_test, self.test_episodes))
             waits = self.vector_env in ("sync", "async") or (self.vector_env == "native" and self.atari)
@@ -239,6 +362,8 @@ class ExperienceDataModule(pl.LightningDataModule):
         Raises:
             UsageError: it cannot be rendered here, or the package that writes films is missing.
         """
+        if self.env is None:
+            raise UsageError("--videos needs episodes that are played: add --env ID")
         check_rendering(self.env, self.env_config | self.eval_env_config, "rgb_array", "--videos")
 
     def film(self, policy: Policy, folder: Path, prefix: str, episodes: int) -> None:
@@ -269,7 +394,7 @@ class ExperienceDataModule(pl.LightningDataModule):
 
     def take_episodes(self) -> list[Episode]:
         """The training episodes finished since the last call."""
-        return [] if self.source is None else self.source.collector.take_episodes()
+        return [] if self._collector is None else self._collector.take_episodes()
 
     def experience_state(self) -> dict[str, Any] | None:
         """What an exact continuation needs of collector and buffer."""
@@ -282,14 +407,16 @@ class ExperienceDataModule(pl.LightningDataModule):
         self.source.load_state_dict(state)
         rank = 0 if self.trainer is None else self.trainer.global_rank
         if rank > 0:
-            for i, generator in enumerate((self.source.generator, self.source.collector.generator)):
+            generators = [self.source.generator, *([] if self._collector is None else [self._collector.generator])]
+            for i, generator in enumerate(generators):
                 generator.manual_seed(env_seed(self.seed, "train", 3, rank, self.source.env_steps, i))
 
     def close(self) -> None:
         """End all environments; a later fit makes new ones."""
-        if self.source is not None:
-            self.source.collector.close()
-            self.source = self._plan = None
+        if self._collector is not None:
+            self._collector.close()
+            self._collector = None
+        self.source = self._plan = None
         if self._test_envs is not None:
             self._test_envs.close()
             self._test_envs = None
@@ -332,13 +459,13 @@ class ExperienceLoader:
 
 
 class EpisodeLoader:
-    """A fixed set of episodes, played when it is iterated."""
+    """A fixed set of episodes, played or read when it is iterated."""
 
-    def __init__(self, episodes: int, play: Callable[[], Iterator[Episode]]) -> None:
+    def __init__(self, episodes: int, play: Callable[[], Iterator[Any]]) -> None:
         self._episodes, self._play = episodes, play
 
     def __len__(self) -> int:
         return self._episodes
 
-    def __iter__(self) -> Iterator[Episode]:
+    def __iter__(self) -> Iterator[Any]:
         return self._play()

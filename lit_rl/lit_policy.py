@@ -20,13 +20,15 @@ from lit_rl.algorithms import algorithm_name, check_saved_model, is_own, make_al
 from lit_rl.algorithms.base import Algorithm, Progress, Updated
 from lit_rl.callbacks.stop import end_fit
 from lit_rl.checkpoint import check_finite, describing, load, misfit, rng_state, set_rng_state
-from lit_rl.data.evaluation import EpisodeStatistics
+from lit_rl.data.evaluation import AFTER_TRAINING, EpisodeStatistics
 from lit_rl.data.experience import Experience
 from lit_rl.data.hooks import summarise
-from lit_rl.data.transitions import Episode
+from lit_rl.data.offline.scores import HeldOut, HeldOutScores
+from lit_rl.data.transitions import Episode, Transitions
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import OWN, AlgorithmError, NumericsError, UsageError
+from lit_rl.functional.tree import tree_map
 from lit_rl.networks.target import Follower
 from lit_rl.optimize import Compile, GradientStep, NativeGradient, Pace
 from lit_rl.policies.base import Policy
@@ -88,6 +90,7 @@ class LitPolicy(pl.LightningModule):
         self.native_updates = compile
         self.native: NativeGradient | None = None  # of this fit
         self.episodes = EpisodeStatistics()
+        self.held_out = HeldOutScores(spaces.action, self.algorithm.config.gamma)
         self.reported: dict[str, float] = {}  # the newest value of every metric
         # from outside, at any time; ranks agree on them at the end of an iteration
         self.stop_wanted = self.quit_wanted = False  # end the fit; end the run, as SIGTERM asks for
@@ -116,6 +119,16 @@ class LitPolicy(pl.LightningModule):
     def env_steps(self) -> int:
         """Env steps of the run so far, over all envs and ranks."""
         return self._data.env_steps if self._trainer is not None and self._data is not None else 0
+
+    @property
+    def offline(self) -> bool:
+        """Whether this stage learns from data instead of acting."""
+        return self._trainer is not None and self._data is not None and self._data.offline
+
+    @property
+    def curve_step(self) -> int:
+        """Where the stage stands on the x-axis of its curves and schedules: env steps, or updates where it learns from data."""
+        return self.updates if self.offline else self.env_steps
 
     def setup(self, stage: str) -> None:
         ours = r".*self\.log\('(Train/\w+|Eval/\w+|Step2Eval/\w+|Test/\w+|step)', "
@@ -169,11 +182,12 @@ class LitPolicy(pl.LightningModule):
 
     def training_step(self, experience: Experience, batch_idx: int) -> None:
         assert self.optimize is not None
-        for group, lr in self.algorithm.learning_rates(experience.env_steps).items():
+        offline = self.offline
+        for group, lr in self.algorithm.learning_rates(self.curve_step).items():
             self.optimize.set_lr(group, lr)
         self.algorithm.train()
         for minibatch in experience.minibatches():
-            progress = Progress(self.updates, experience.env_steps)
+            progress = Progress(self.updates, self.updates if offline else experience.env_steps)
             try:
                 updated = self.algorithm.update(minibatch, self.optimize, progress)
             except NumericsError as error:
@@ -279,7 +293,7 @@ class LitPolicy(pl.LightningModule):
     def _report(self, metrics: dict[str, float]) -> None:
         """Metrics for callbacks by Lightning's log; while fitting, for loggers over env steps, exactly (not as float32)."""
         fitting = self.trainer.state.fn == TrainerFn.FITTING
-        step = self.env_steps + (self.trainer.state.fn == TrainerFn.TESTING)  # after all that a checkpoint has seen
+        step = self.curve_step + (self.trainer.state.fn == TrainerFn.TESTING)  # after all that a checkpoint has seen
         if not self.trainer.barebones:  # Lightning has no log then
             self._log(metrics if fitting else metrics | {"step": float(step)}, not fitting)
         if self.trainer.sanity_checking:
@@ -296,11 +310,36 @@ class LitPolicy(pl.LightningModule):
 
     # ---- evaluation ----
 
-    def validation_step(self, episode: Episode, batch_idx: int) -> None:
-        self.episodes.update(episode)
+    def validation_step(self, episode: Episode | HeldOut, batch_idx: int, dataloader_idx: int = 0) -> None:
+        if isinstance(episode, HeldOut):
+            self._score(episode)
+        else:
+            self.episodes.update(episode)
+
+    def _score(self, episode: HeldOut) -> None:
+        """What the policy says of a recorded episode that it does not learn from."""
+        policy = self.best_policy.eval()
+        batch = Transitions._make(tree_map(lambda x: x.to(self.device), tuple(episode.batch)))
+        values = getattr(policy, "q_values", None)
+        if values is not None and not torch.isfinite(values(batch.obs)).all():
+            raise NumericsError(f"an action value is NaN or infinite on held-out episode {episode.number}")
+        loss = self.algorithm.held_out_loss(policy, batch)
+        log_prob = None
+        if episode.log_prob is not None:
+            log_prob = policy.behaviour_log_prob(batch.obs, batch.action, AFTER_TRAINING)
+        self.held_out.update(episode, policy.act(batch.obs).action, loss, log_prob)
 
     def test_step(self, episode: Episode, batch_idx: int) -> None:
         self.episodes.update(episode)
+
+    @torch.no_grad()
+    def score_names(self, episode: HeldOut) -> list[str]:
+        """The names of what an evaluation says about held-out episodes."""
+        self._score(episode)
+        names = list(self.held_out.compute())
+        self.held_out.reset()
+        self.best_policy.train()
+        return names
 
     def on_validation_epoch_end(self) -> None:
         self._report_episodes(self.prefix)
@@ -309,8 +348,11 @@ class LitPolicy(pl.LightningModule):
         self._report_episodes("Test")
 
     def _report_episodes(self, prefix: str) -> None:
-        statistics = {f"{prefix}/{name}": value for name, value in self.episodes.compute().items()}
-        self.episodes.reset()
+        statistics: dict[str, float] = {}
+        for found in (self.episodes, self.held_out):
+            if found.update_called:
+                statistics |= {f"{prefix}/{name}": value for name, value in found.compute().items()}
+                found.reset()
         self._report(statistics)
 
     # ---- checkpoints ----

@@ -20,6 +20,7 @@ from lit_rl.envs.spaces import Spaces, cast_observation
 from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
 from lit_rl.policies.base import Policy
+from lit_rl.policies.units import from_env
 
 
 class LoadedPolicy:
@@ -63,6 +64,22 @@ class LoadedPolicy:
         batch, single = self._batch(obs)
         found: np.ndarray = values(batch).numpy()
         return found[0] if single else found
+
+    @torch.no_grad()
+    def log_prob(self, obs: Tree, action: np.ndarray) -> np.ndarray | None:
+        """The log-probability (B,) that exploring takes each of a batch of actions; None where the policy gives them none.
+
+        Args:
+            obs: a batch, as the observation space says, with a leading axis.
+            action: as the environment takes them, (B, ...).
+
+        Raises:
+            UsageError: the observation does not have the shape of the space.
+        """
+        batch, _ = self._batch(obs)
+        units = torch.from_numpy(from_env(self.spaces.action)(action))
+        found = self.policy.behaviour_log_prob(batch, units, AFTER_TRAINING)
+        return None if found is None else found.double().numpy()
 
     def _batch(self, obs: Tree) -> tuple[Tree, bool]:
         batch, single = cast_observation(self.spaces.observation, obs)

@@ -25,6 +25,8 @@ MODULES = {
     "TD3": "td3",
     "DDPG": "ddpg",
     "ES": "es",
+    "BC": "bc",
+    "MARWIL": "marwil",
 }
 
 

@@ -128,6 +128,7 @@ class Algorithm(nn.Module):
     """
 
     Config: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
+    data_only: ClassVar[bool] = False  # learns from recorded episodes alone, and never acts
 
     def __init__(self, spaces: Spaces, config: AlgorithmConfig, policy: Policy) -> None:
         super().__init__()
@@ -150,6 +151,15 @@ class Algorithm(nn.Module):
 
     def start_from_policy(self) -> None:
         """Called when the policy's weights came from elsewhere: bring what is derived from them in line."""
+
+    def held_out_loss(self, policy: Policy, batch: Any) -> Tensor | None:
+        """What this algorithm makes small, (B,), on recorded transitions that ``policy`` did not learn from; None: nothing.
+
+        Args:
+            policy: of this algorithm's kind: its own, or its running average.
+            batch: :class:`~lit_rl.data.transitions.Transitions` by the plan, without noise.
+        """
+        return None
 
     def learning_rates(self, env_steps: int) -> dict[str, float]:
         """The learning rate of each group at this point of the x-axis."""

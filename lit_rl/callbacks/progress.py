@@ -21,7 +21,9 @@ class _Bar(Tqdm):
 
 
 class EnvStepsBar(TQDMProgressBar):
-    """One bar an epoch: env steps, return in training, return of the last evaluation, env steps per second.
+    """One bar an epoch: env steps, return in training, what the last evaluation said, env steps per second.
+
+    Where a stage learns from data, updates instead of env steps.
 
     It is drawn at most ten times a second, on rank 0; where the output is no terminal, once an epoch. There is no bar
     for evaluations and sanity checks.
@@ -32,8 +34,8 @@ class EnvStepsBar(TQDMProgressBar):
     def __init__(self) -> None:
         super().__init__(leave=True)
         self._next_refresh = 0.0
-        self._started = (0.0, 0)  # time and env steps at the start of the epoch
-        self._speed = 0.0  # env steps per second, evaluation not counted
+        self._started = (0.0, 0)  # time and count at the start of the epoch
+        self._speed = 0.0  # env steps (or updates) per second, evaluation not counted
 
     def on_sanity_check_start(self, *_: Any) -> None:
         """No bar."""
@@ -47,7 +49,7 @@ class EnvStepsBar(TQDMProgressBar):
     def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         self._finish(trainer)
         policy: Any = trainer.lightning_module  # a LitPolicy, or any module with its counters
-        self._started = time.monotonic(), policy.env_steps
+        self._started = time.monotonic(), _count(policy)[0]
         self._next_refresh = 0.0 if sys.stdout.isatty() else float("inf")
         total = self.total_train_batches
         self.train_progress_bar = _Bar(
@@ -69,8 +71,8 @@ class EnvStepsBar(TQDMProgressBar):
         if now < self._next_refresh and batch_idx + 1 < self.total_train_batches:
             return
         policy: Any = pl_module
-        began, env_steps = self._started
-        self._speed = (policy.env_steps - env_steps) / max(now - began, 1e-9)
+        began, before = self._started
+        self._speed = (_count(policy)[0] - before) / max(now - began, 1e-9)
         self.train_progress_bar.n = batch_idx + 1
         if now >= self._next_refresh:
             self._next_refresh = now + SECONDS_BETWEEN_REFRESHES
@@ -116,9 +118,18 @@ class EnvStepsBar(TQDMProgressBar):
     def _write_numbers(self, trainer: pl.Trainer) -> None:
         policy: Any = trainer.lightning_module
         metrics = trainer.callback_metrics
-        parts = [f"{policy.env_steps:,} env steps"]
+        count, unit = _count(policy)
+        parts = [f"{count:,} {unit}"]
         for word, name in (("return", "Train/return"), ("eval", f"{policy.prefix}/return")):
             if name in metrics:
                 parts.append(f"{word} {float(metrics[name]):.1f}")
+        parts += [
+            f"{word} {float(metrics[n]):.3f}" for word in ("f1", "mse") if (n := f"{policy.prefix}/{word}") in metrics
+        ]
         parts.append(f"{self._speed:,.0f}/s")
         self.train_progress_bar.set_postfix_str(", ".join(parts), refresh=False)
+
+
+def _count(policy: Any) -> tuple[int, str]:
+    """What the stage counts, and in which unit."""
+    return (policy.updates, "updates") if getattr(policy, "offline", False) else (policy.env_steps, "env steps")

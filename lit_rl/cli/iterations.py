@@ -24,6 +24,9 @@ def fit_iterations(plan: StagePlan, num_envs: int, notes: list[str]) -> None:
     epoch, wanted, collect = values["step_per_epoch"], values["steps_per_iteration"], values.get("collect_per_step", 1)
     if min(epoch, wanted, collect) < 1:
         return  # out of range, as the dataclasses will say
+    if values["input"] is not None:
+        _fit_updates(plan, notes)
+        return
     vector = num_envs * world_size(values)
     if "rollout_length" in values:
         _fit_rollouts(plan, vector, notes)
@@ -49,6 +52,17 @@ def fit_iterations(plan: StagePlan, num_envs: int, notes: list[str]) -> None:
         changed.append(f"collect_per_step is {values['collect_per_step']} instead of {collect}")
     if changed:
         notes.append(f"{' and '.join(changed)}: an epoch is {epoch} env steps")
+
+
+def _fit_updates(plan: StagePlan, notes: list[str]) -> None:
+    """An epoch of whole iterations, both counted in updates."""
+    epoch, wanted = plan.values["step_per_epoch"], plan.values["steps_per_iteration"]
+    fitted = fit_iteration(wanted, epoch, 1)
+    if fitted != wanted and "steps_per_iteration" in plan.typed:
+        raise _no_divisor(plan, "steps_per_iteration", f"step_per_epoch {epoch}", _divisors(epoch))
+    if fitted != wanted:
+        notes.append(f"steps_per_iteration is {fitted} instead of {wanted}: an epoch is {epoch} updates")
+    plan.values["steps_per_iteration"] = fitted
 
 
 def _fit_rollouts(plan: StagePlan, vector: int, notes: list[str]) -> None:

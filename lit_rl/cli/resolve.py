@@ -37,6 +37,8 @@ def resolve(request: Request) -> Resolved:
     parser = parser_of(given_algorithm(request.values.get("algo", RunConfig.algo), "--algo"))
     typed = parser.check(request.values, request.origin)
     typed = _one_output_dir(typed) | {"algo": parser.algo}
+    if typed.get("input") is not None:  # to learn from data needs no environment
+        typed = {"env": None} | typed
     env = typed.get("env", EnvConfig.env)
     tuned_1 = _tuned(parser, env) if typed.get("tuned", RunConfig.tuned) else {}
     notes = [_using(parser, env, "")] if tuned_1 else []
@@ -87,7 +89,7 @@ def _tuned(parser: FlagParser, env: Any) -> Values:
     return parser.check(found, where, prefix="")
 
 
-def _using(parser: FlagParser, env: str, stage: str) -> str:
+def _using(parser: FlagParser, env: Any, stage: str) -> str:
     return f"using the tuned settings of {parser.algo} on {env}{stage} (--tuned false turns them off)"
 
 
@@ -131,6 +133,11 @@ def _checked(plan: StagePlan, two_steps: bool) -> StageSettings:
     refuse(trainer, parser.defaults)
     if trainer.get("max_steps", -1) < 1 and trainer.get("max_steps", -1) != -1:
         raise UsageError(f"--max_steps {trainer['max_steps']} is out of range: give at least 1, or -1 for no limit")
+    if data.input is not None and limits.total_timesteps is not None:
+        raise UsageError(
+            f"--total_timesteps {limits.total_timesteps} counts env steps, and a stage that learns from data makes none: "
+            "give --max_steps (updates); for a second stage that acts, total_timesteps in --step2"
+        )
     iteration = values.get("steps_per_iteration", data.step_per_epoch)
     iterations = data.step_per_epoch // iteration
     length = StageLength(iterations, iteration, limits.total_timesteps, evaluation.episode_per_test)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lit_rl.cli.command import Command
@@ -13,7 +15,8 @@ from lit_rl.errors import UsageError
 if TYPE_CHECKING:
     import gymnasium as gym
 
-    from lit_rl.data.transitions import Episode
+    from lit_rl.data.record import Recorder
+    from lit_rl.data.transitions import Episode, Trajectory
     from lit_rl.envs.atari import Atari
     from lit_rl.serving import LoadedPolicy
 
@@ -89,24 +92,30 @@ def _play(
     import torch
 
     from lit_rl.data.evaluation import play_episodes
-    from lit_rl.data.record import Recorder
     from lit_rl.envs.seeds import env_seed
 
     torch.set_num_threads(1)
     count = None if settings.steps is not None else settings.episodes or EPISODES
     seeds = ((i, env_seed(settings.seed, "test", i)) for i in itertools.count())
     explore = torch.Generator().manual_seed(settings.seed) if settings.explore else None
-    recorder = Recorder()
-    envs = _make_envs(settings, loaded, env, env_config, count)
-    began = time.perf_counter()
-    try:
-        found = list(
-            play_episodes(
-                loaded.policy, envs, loaded.spaces, itertools.islice(seeds, count), explore, recorder, settings.steps
+    with _recording(settings, loaded, env) as recorder:
+        envs = _make_envs(settings, loaded, env, env_config, count)
+        began = time.perf_counter()
+        try:
+            found = list(
+                play_episodes(
+                    loaded.policy,
+                    envs,
+                    loaded.spaces,
+                    itertools.islice(seeds, count),
+                    explore,
+                    recorder,
+                    settings.steps,
+                )
             )
-        )
-    finally:
-        envs.close()
+        finally:
+            envs.close()
+        recorder.cut()
     return found, recorder.steps, time.perf_counter() - began
 
 
@@ -114,6 +123,31 @@ def _preprocessing(loaded: LoadedPolicy) -> Atari | None:
     from lit_rl.envs.atari import Atari
 
     return Atari(training=False) if (loaded.env or {}).get("atari") else None
+
+
+@contextlib.contextmanager
+def _recording(settings: RolloutSettings, loaded: LoadedPolicy, env: str) -> Iterator[Recorder]:
+    """What sees the episodes; with --out it writes them, with the log-probabilities of actions that were explored."""
+    from lit_rl.data.offline.writers import writing
+    from lit_rl.data.record import Recorder
+    from lit_rl.data.stacks import stacked_episode
+    from lit_rl.envs.frames import Stacking, frame_space
+    from lit_rl.envs.spaces import Spaces
+    from lit_rl.functional.tree import tree_map
+
+    if settings.out is None:
+        yield Recorder()
+        return
+    about = {"algo": loaded.algo, "checkpoint": settings.checkpoint, "explore": settings.explore, "seed": settings.seed}
+    stacking, frames = Stacking.of(loaded.spaces), Spaces(frame_space(loaded.spaces), loaded.spaces.action)
+    with writing(settings.out, frames, env, about) as writer:
+
+        def keep(trajectory: Trajectory) -> None:
+            seen = tree_map(lambda x: x[:-1], stacked_episode(trajectory.obs, stacking))
+            log_prob = loaded.log_prob(seen, trajectory.action) if settings.explore else None
+            writer.write(trajectory._replace(log_prob=log_prob))
+
+        yield Recorder(keep)
 
 
 def _make_envs(

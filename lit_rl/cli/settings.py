@@ -40,6 +40,8 @@ class RolloutSettings:
     """Show the episodes in a window."""
     video_dir: str | None = None
     """Folder for films of the episodes, an mp4 each (extra: video)."""
+    out: str | None = None
+    """Make a data set of the episodes: a new .jsonl or .jsonl.gz file, minari:<id> or minari-path:<folder> (extra: offline)."""
 
     def __post_init__(self) -> None:
         for name in ("episodes", "steps", "num_envs"):

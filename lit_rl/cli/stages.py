@@ -27,7 +27,12 @@ Values = dict[str, Any]
 
 STAGE_GROUPS = ("data", "evaluation", "algorithm", "limits", TRAINER)
 # One datamodule and one set of ranks serve both stages, so these cannot differ between them.
-OF_THE_RUN = ("episode_per_test", "num_test_envs", "test_episodes", "default_root_dir", "devices", "num_nodes")
+OF_THE_RUN = (
+    *("episode_per_test", "num_test_envs", "test_episodes", "default_root_dir", "devices", "num_nodes"),
+    *("validation_fraction", "skip_bad_episodes", "window_mb", "output"),
+)
+# What is typed for a stage that learns from data and does not pass to one that acts: other units, other metrics.
+OF_DATA = ("input", "monitor", "stop_return", "step_per_epoch", "steps_per_iteration")
 LIMITS = {"max_steps": -1, "max_time": None, "total_timesteps": None}  # and their values that limit nothing
 DEFAULT_MAX_EPOCHS = 100
 NEXT_LR = 0.3  # stage 2's learning rate, times the last one of stage 1
@@ -84,6 +89,8 @@ def second_stage(first: StagePlan, step2: Step2, tuned_2: Values, typed: Values,
     """The second stage: see the module's docstring for what counts."""
     parser, second, own = first.parser, step2.parser, step2.settings
     inherited = _inherited(second, parser, typed, notes)
+    if "input" in inherited and "input" not in own and goes_online(second, typed):
+        inherited = {name: value for name, value in inherited.items() if name not in OF_DATA}
     given_2 = _second_flags(parser, tuned_2, typed)
     lr_2 = typed.get("lr_2")
     if lr_2 is not None and own.get("lr", lr_2) != lr_2:
@@ -110,6 +117,11 @@ def second_stage(first: StagePlan, step2: Step2, tuned_2: Values, typed: Values,
     if "max_epochs" not in own and typed.get("max_epochs_2") is not None:
         names["max_epochs"] = "--max_epochs_2"
     return StagePlan(second, values, set(inherited) | set(own), names, step2.module, copies=True)
+
+
+def goes_online(second: FlagParser, typed: Values) -> bool:
+    """Whether a stage 2 of this algorithm acts, after a stage 1 that learned from data."""
+    return typed.get("env") is not None and not second.algorithm.data_only
 
 
 def _inherited(second: FlagParser, parser: FlagParser, typed: Values, notes: list[str]) -> Values:

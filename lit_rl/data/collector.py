@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from lit_rl.data.hooks import EpisodeHooks, Hooks, call
+from lit_rl.data.offline.recorder import BlockRecorder
 from lit_rl.data.transitions import Episode, Steps
 from lit_rl.envs.frames import Frames, Stacking, frame_space
 from lit_rl.envs.spaces import Spaces, storage
@@ -91,9 +92,12 @@ class Collector:
         self._length = np.zeros(self.num_envs, np.int64)
         self._state: Tree = None
         self._acting: tuple[Policy, torch.nn.Parameter, int, bool, Actor] | None = None
+        self.recorder: BlockRecorder | None = None
 
     def restart(self, number: int) -> None:
         """Begin fresh episodes in all envs, seeded by ``number``; episodes under way are dropped, not counted."""
+        if self.recorder is not None:
+            self.recorder.cut()
         self._obs, info = self.envs.reset(seed=self.seeds(number))  # type: ignore[arg-type]
         self._resetting[:] = False
         self._return[:] = 0.0
@@ -180,6 +184,8 @@ class Collector:
         self.env_steps += made
         steps = _steps(block, t, final_index, final_obs, past)
         _check_finite(steps, begin, ranks)
+        if self.recorder is not None:
+            self.recorder.add(steps, policy, env_steps, self.vector_step, random)
         if self.hooks is not None:
             steps = call(self.hooks.on_sample_end, steps) or steps
         return steps
@@ -229,8 +235,10 @@ class Collector:
         self.cut()
 
     def close(self) -> None:
-        """End the environments."""
+        """End the environments and what is recorded of them."""
         self.envs.close()
+        if self.recorder is not None:
+            self.recorder.close()
 
     def _make_actor(self, policy: Policy, random: bool) -> Actor:
         """The actor of the last call, unless the policy changed or its weights were moved."""

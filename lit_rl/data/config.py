@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from lit_rl.errors import UsageError
 
@@ -26,9 +26,19 @@ class DataConfig:
     """data"""
 
     step_per_epoch: int = 10_000
-    """Env steps of an epoch, over all envs and ranks; each epoch ends with one evaluation."""
+    """Env steps of an epoch, over all envs and ranks (with --input: updates); each epoch ends with one evaluation."""
     checkpoint_every: int = 1
     """Epochs between two full checkpoints (last.ckpt, replay buffer included)."""
+    input: dict[str, Any] | str | None = None
+    """Learn from recorded episodes: a .jsonl(.gz) file, a glob, minari:<id>, minari-path:<folder>, {source: probability}."""
+    validation_fraction: float = 0.1
+    """Share of the recorded episodes, in [0, 1), that is held out to score by."""
+    skip_bad_episodes: bool = False
+    """Drop recorded episodes that cannot be learned from, and count them, instead of refusing the data set."""
+    window_mb: float = 512.0
+    """MiB of memory for the recorded episodes that minibatches are drawn from; a larger data set streams through."""
+    output: str | None = None
+    """Record what the run collects, as episodes: a new .jsonl or .jsonl.gz file, minari:<id> or minari-path:<folder>."""
 
     return_window: int = 1
     """Training episodes that Train/return and Train/length are means of, at least: older ones where an epoch ends fewer."""
@@ -37,6 +47,11 @@ class DataConfig:
         at_least("return_window", self.return_window, 1)
         at_least("step_per_epoch", self.step_per_epoch, 1)
         at_least("checkpoint_every", self.checkpoint_every, 1)
+        if not 0 <= self.validation_fraction < 1:
+            raise UsageError(
+                f"--validation_fraction {self.validation_fraction} is out of range: it must be at least 0 and below 1"
+            )
+        at_least("window_mb", self.window_mb, 0.01)
 
 
 @dataclass

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from lit_rl.data.collector import Collector
 from lit_rl.policies.base import Policy
 
 
@@ -33,10 +32,9 @@ class Experience(Protocol):
 
 
 class Source(Protocol):
-    """Collects and keeps experience by a plan."""
+    """Makes experience by a plan: collects and keeps it, or reads it."""
 
     env_steps: int
-    collector: Collector
     generator: torch.Generator  # of what is sampled or shuffled
 
     def experience(self, policy: Policy) -> Experience:
@@ -53,7 +51,7 @@ class Source(Protocol):
         """Truncate the episodes under way, which are not counted as finished; what is collected next begins fresh ones."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next iteration depends on, the collector included."""
+        """Everything that the next iteration depends on, the collector included where there is one."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state, with fresh episodes: as if it had been saved right after :meth:`cut`."""

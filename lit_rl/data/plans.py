@@ -15,6 +15,7 @@ from lit_rl.functional.schedules import Schedule
 if TYPE_CHECKING:
     from lit_rl.data.collector import Collector
     from lit_rl.data.experience import Source
+    from lit_rl.data.offline.data_set import TrainingData
 
 
 class Plan(Protocol):
@@ -27,8 +28,21 @@ class Plan(Protocol):
     def fit(self, step_per_epoch: int, vector_step: int) -> Plan:
         """The plan with the largest iteration that divides an epoch and holds whole vector steps of all ranks."""
 
-    def make_source(self, collector: Collector, seed: int, world_size: int) -> Source:
-        """The source that collects and keeps experience by this plan."""
+    def offline(self) -> OfflinePlan:
+        """The plan by which the same algorithm learns from recorded episodes.
+
+        Raises:
+            UsageError: it needs experience of its own policy.
+        """
+
+    def make_source(
+        self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
+    ) -> Source:
+        """The source that collects (from ``collector``), or reads (from ``data``), and keeps experience by this plan.
+
+        Raises:
+            UsageError: the plan lacks what it learns from.
+        """
 
 
 def fit_iteration(steps_per_iteration: int, step_per_epoch: int, vector_step: int) -> int:
@@ -93,9 +107,15 @@ class ReplayPlan:
         collect = max(n for n in range(1, min(self.collect_per_step, iteration) + 1) if iteration % n == 0)
         return dataclasses.replace(self, steps_per_iteration=iteration, collect_per_step=collect)
 
-    def make_source(self, collector: Collector, seed: int, world_size: int) -> Source:
+    def offline(self) -> OfflinePlan:
+        return OfflinePlan(self.steps_per_iteration, self.batch_size, self.gamma, self.n_step, self.noise)
+
+    def make_source(
+        self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
+    ) -> Source:
         from lit_rl.data.replay import ReplaySource
 
+        assert collector is not None
         return ReplaySource(self, collector, seed, world_size)
 
 
@@ -119,9 +139,15 @@ class RolloutPlan:
         length, iteration = fit_rollout(self.rollout_length, self.steps_per_iteration, step_per_epoch, vector_step)
         return dataclasses.replace(self, rollout_length=length, steps_per_iteration=iteration)
 
-    def make_source(self, collector: Collector, seed: int, world_size: int) -> Source:
+    def offline(self) -> OfflinePlan:
+        raise learns_by_acting()
+
+    def make_source(
+        self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
+    ) -> Source:
         from lit_rl.data.rollout import RolloutSource
 
+        assert collector is not None
         return RolloutSource(self, collector, seed, world_size)
 
 
@@ -137,10 +163,53 @@ class PopulationPlan:
         members, iteration = fit_population(self.members, self.steps_per_iteration, step_per_epoch, vector_step)
         return dataclasses.replace(self, steps_per_iteration=iteration, members=members)
 
-    def make_source(self, collector: Collector, seed: int, world_size: int) -> Source:
+    def offline(self) -> OfflinePlan:
+        raise learns_by_acting()
+
+    def make_source(
+        self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
+    ) -> Source:
         from lit_rl.data.population import PopulationSource
 
+        assert collector is not None
         return PopulationSource(self, collector, seed, world_size)
+
+
+@dataclass(frozen=True)
+class OfflinePlan:
+    """Recorded episodes → minibatches of their transitions (BC, MARWIL; replay algorithms with a data set).
+
+    Nothing is collected: an iteration is a number of updates.
+    """
+
+    steps_per_iteration: int  # updates
+    batch_size: int  # transitions of a minibatch, on each rank
+    gamma: float
+    n_step: int | None = 1  # env steps of reward before the bootstrap; None: all to the episode's end
+    noise: tuple[int, ...] = (0,)  # shape of the standard normal numbers that come with every minibatch
+
+    def fit(self, step_per_epoch: int, vector_step: int) -> OfflinePlan:
+        return dataclasses.replace(self, steps_per_iteration=fit_iteration(self.steps_per_iteration, step_per_epoch, 1))
+
+    def offline(self) -> OfflinePlan:
+        return self
+
+    def make_source(
+        self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
+    ) -> Source:
+        from lit_rl.data.offline.source import OfflineSource
+
+        if data is None:
+            raise UsageError("this algorithm learns from recorded episodes alone: give --input PATH")
+        return OfflineSource(self, data, seed)
+
+
+def learns_by_acting() -> UsageError:
+    """The error for an algorithm that cannot learn from what another policy did."""
+    return UsageError(
+        "--input: this algorithm learns from its own policy's experience alone; from data learn BC, MARWIL, and those "
+        "with a replay buffer, such as DQN and SAC"
+    )
 
 
 def fit_rollout(

@@ -149,15 +149,15 @@ class ReplayBuffer:
             last = torch.where(goes_on, following, last)
         after = self._after(last)
         return Transitions(
-            obs=self._seen(rows),
+            obs=self.seen(rows),
             action=self.action[rows],
             reward=reward,
             discount=discount.masked_fill_(self.terminated[last], 0.0),
-            next_obs=self._seen(after),
+            next_obs=self.seen(after),
             weight=torch.ones_like(reward),
         )
 
-    def _seen(self, rows: Tensor) -> Tree:
+    def seen(self, rows: Tensor) -> Tree:
         """What a policy saw at rows (B,)."""
         if self.stacking.depth == 1:
             return tree_map(lambda x: x[rows], self.obs)

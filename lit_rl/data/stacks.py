@@ -6,7 +6,7 @@ import numpy as np
 
 from lit_rl.data.transitions import Steps
 from lit_rl.envs.frames import Stacking
-from lit_rl.functional.tree import tree_map
+from lit_rl.functional.tree import Tree, tree_map
 
 
 def stacked(steps: Steps, stacking: Stacking) -> Steps:
@@ -28,3 +28,15 @@ def stacked(steps: Steps, stacking: Stacking) -> Steps:
 
     obs = tree_map(stack, stacking.parts, steps.past, steps.obs)
     return steps._replace(obs=obs, final_obs=tree_map(stack_final, stacking.parts, obs, steps.final_obs))
+
+
+def stacked_episode(obs: Tree, stacking: Stacking) -> Tree:
+    """The single frames (n, ...) of an episode as the stacks (n, K, ...) that a policy saw."""
+    if stacking.depth == 1:
+        return obs
+
+    def stack(is_stacked: bool, frame: np.ndarray) -> np.ndarray:
+        at = np.arange(len(frame))
+        return frame[at[:, None] - stacking.back(at)] if is_stacked else frame
+
+    return tree_map(stack, stacking.parts, obs)

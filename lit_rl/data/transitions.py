@@ -51,6 +51,7 @@ class Transitions(NamedTuple):
     discount: Tensor  # (B,) float32
     next_obs: Tree  # (B, ...)
     weight: Tensor  # (B,) float32: importance weights, 1 under uniform replay
+    return_: Tensor = torch.zeros(0)  # (B,) float32: discounted rewards to the end of a recorded episode; else empty
     noise: Tensor = torch.zeros(0)  # standard normal, of the shape that the plan asks for: the loss's own randomness
 
 
@@ -84,10 +85,10 @@ class Episode(NamedTuple):
 
 
 class Trajectory(NamedTuple):
-    """An episode as it was played, n steps."""
+    """An episode as it was played or recorded, n steps."""
 
     number: int
-    seed: int  # its reset seed
+    seed: int | None  # its reset seed, where it is known
     obs: Tree  # (n + 1, ...): the last observation included
     action: np.ndarray  # (n, ...), as the environment takes them
     reward: np.ndarray  # (n,) float64, raw

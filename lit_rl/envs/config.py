@@ -15,8 +15,8 @@ VectorEnvKind = Literal["sync", "async", "native", "envpool"]
 class EnvConfig:
     """Which environment to learn in. Raises UsageError for values that cannot be meant."""
 
-    env: str = "CartPole-v1"
-    """Environment id (module:Env-v0 included), or the import path of an env class or factory (pkg.mod:Name)."""
+    env: str | None = "CartPole-v1"
+    """Environment id (module:Env-v0 included), or the import path of an env class or factory (pkg.mod:Name); null: none."""
 
     env_config: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments of the environment, such as '{"max_episode_steps": 200}'."""
@@ -52,7 +52,8 @@ class EnvConfig:
 
     def __post_init__(self) -> None:
         # A class or factory is welcome from Python; on the command line it is its import path.
-        if not callable(self.env) and not (isinstance(self.env, str) and self.env.strip()):
+        named = isinstance(self.env, str) and self.env.strip()
+        if self.env is not None and not callable(self.env) and not named:
             raise UsageError(f"--env is {self.env!r}; give an environment id such as CartPole-v1 or an import path")
         limit = self.max_episode_steps
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):

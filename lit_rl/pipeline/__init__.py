@@ -18,6 +18,7 @@ from lit_rl.algorithms import import_object
 from lit_rl.callbacks.interrupt import CTRL_C, TERMINATED, Interrupts, Quit
 from lit_rl.checkpoint import copy_atomic, load, write_atomic
 from lit_rl.data.hooks import Hooks
+from lit_rl.data.offline.writers import check_target
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.errors import UsageError, in_one_line
 from lit_rl.lit_policy import LitPolicy
@@ -78,6 +79,9 @@ def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, 
             second.check_start(policy.policy)
         check_logger(settings.run.logger)
         set_threads(settings.run, policy, ranks)
+        _check_output(settings)
+        for opened in data.data_sets:
+            rank_zero_only(print)(opened, flush=True)
         folder = Path(ranks.first(lambda: str(open_folder(settings))))
         resume = _go_on(folder, policy, second) if settings.resume else None
         if resume is None or resume.stage == 1:
@@ -111,6 +115,20 @@ def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, 
         return summary
     finally:
         data.close()
+
+
+def _check_output(settings: Settings) -> None:
+    """Refuse a place for what is collected that cannot be one, or a run that collects nothing."""
+    stages = [stage for stage in (settings.stage1, settings.stage2) if stage is not None]
+    output = settings.stage1.data.output
+    if output is None:
+        return
+    if all(stage.data.input is not None for stage in stages):
+        raise UsageError(f"--output {output} records what is collected, and nothing is: the run learns from data")
+    try:
+        check_target(output, append=settings.resume)
+    except UsageError as error:
+        raise UsageError(f"--output {error}") from None
 
 
 def open_folder(settings: Settings) -> Path:
@@ -195,6 +213,11 @@ def make_data(settings: Settings) -> ExperienceDataModule:
         return_window=settings.stage1.data.return_window,
         hooks=find_hooks(settings.run.hooks),
         frame_stack=env.frame_stack,
+        input=settings.stage1.data.input,
+        validation_fraction=settings.stage1.data.validation_fraction,
+        skip_bad_episodes=settings.stage1.data.skip_bad_episodes,
+        window_mb=settings.stage1.data.window_mb,
+        output=settings.stage1.data.output,
     )
 
 
@@ -224,8 +247,10 @@ def find_hooks(given: Any) -> Hooks | None:
 
 
 def run_test(stage: Stage, data: ExperienceDataModule) -> dict[str, Any] | None:
-    """Score the stage's best policy on episodes that no evaluation has played; None where the Trainer plays none."""
+    """Score the stage's best policy on episodes that no evaluation has played; None where none is played."""
     policy = stage.load_best()
+    if data.env is None:
+        return None
     stage.trainer.test(policy, datamodule=data, verbose=False)
     found = {name.removeprefix("Test/"): x for name, x in policy.reported.items() if name.startswith("Test/")}
     if not found:

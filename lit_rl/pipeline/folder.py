@@ -38,7 +38,8 @@ def _make(base: Path, name: str) -> Path:
 
 def _make_new(base: Path, settings: Settings) -> Path:
     """A folder of the default name, numbered where another run began in the same second."""
-    algo, env = settings.run.algo.rpartition(":")[2], name_of(settings.env.env)
+    algo = settings.run.algo.rpartition(":")[2]
+    env = _name_of_data(settings) if settings.env.env is None else name_of(settings.env.env)
     safe = "".join(c if c.isalnum() or c in "-_.+" else "-" for c in env)
     name = f"{algo}_{safe}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     number = 0
@@ -50,3 +51,9 @@ def _make_new(base: Path, settings: Settings) -> Path:
             number += 1
         else:
             return folder
+
+
+def _name_of_data(settings: Settings) -> str:
+    given = settings.stage1.data.input
+    source = given if isinstance(given, str) else "-".join(given or ["data"])
+    return source.removeprefix("minari:").rstrip("/").rpartition("/")[2][:60] or "data"

@@ -24,12 +24,14 @@ class Resume:
     stage: int
     epochs: int  # begun, of the stage
     env_steps: int
+    updates: int  # of the stage
     problems: list[str]  # why newer checkpoints were passed over
     about: dict[str, Any]  # the algorithm, its config and its spaces
 
     def __str__(self) -> str:
         passed_over = "".join(f"{problem}; passing it over\n" for problem in self.problems)
-        return f"{printable(passed_over)}going on from {self.path}: stage {self.stage}, {self.env_steps:,} env steps"
+        counts = f"{self.env_steps:,} env steps, {self.updates:,} updates"
+        return f"{printable(passed_over)}going on from {self.path}: stage {self.stage}, {counts}"
 
 
 def find_resume(folder: Path) -> Resume | None:
@@ -48,8 +50,8 @@ def find_resume(folder: Path) -> Resume | None:
         if found is not None:
             path, checkpoint, passed_over = found
             about = checkpoint["hyper_parameters"]["lit_rl"]
-            env_steps = checkpoint["progress"]["env_steps"]
-            return Resume(path, stage, checkpoint["epoch"] + 1, env_steps, problems + passed_over, about)
+            env_steps, updates = (checkpoint["progress"][name] for name in ("env_steps", "updates"))
+            return Resume(path, stage, checkpoint["epoch"] + 1, env_steps, updates, problems + passed_over, about)
     if problems:
         raise UsageError("; ".join(problems))
     return None

@@ -105,18 +105,21 @@ def build_policy(
         if stage.module is None or isinstance(error, OWN):
             raise
         raise UsageError(f"--step2: module {stage.module} cannot be made: {in_one_line(error)}") from error
-    monitor, _ = monitored(stage.evaluation, number)
+    data.step_per_epoch, data.input = stage.data.step_per_epoch, stage.data.input
+    data.check(policy.algorithm, ranks)
+    if data.env is None and stage.evaluation.stop_return is not None:
+        raise UsageError(f"--stop_return {stage.evaluation.stop_return} needs episodes that are played: add --env ID")
+    names = evaluated(policy, data)
+    monitor, _ = monitored(stage.evaluation, number, names)
     callbacks = stage.trainer.get("callbacks") or []
-    _check_callbacks(callbacks, number, stage.module is not None)
+    _check_callbacks(callbacks, number, stage.module is not None, names)
     watched = [("--monitor", monitor), *((_shown(c), c.monitor) for c in callbacks if hasattr(c, "monitor"))]
     for shown, name in watched:
         if name == f"{PREFIXES[number]}/success" and not data.reports_success(policy.best_policy):
-            known = ", ".join(other for other in _evaluated(number) if other != name)
+            known = ", ".join(other for other in names if other != name)
             raise UsageError(f"{shown} {name} is never logged: this environment reports no success; there are {known}")
     if stage.evaluation.videos:
         data.check_film()
-    data.step_per_epoch = stage.data.step_per_epoch
-    data.check(policy.algorithm, ranks)
     return policy
 
 
@@ -132,17 +135,21 @@ def find_module(path: str) -> type[LitPolicy]:
     return found
 
 
-def monitored(evaluation: EvalConfig, number: int) -> tuple[str, Literal["max", "min"]]:
-    """The metric that picks the best of a stage, and whether more or less of it is better.
+def monitored(evaluation: EvalConfig, number: int, names: list[str]) -> tuple[str, Literal["max", "min"]]:
+    """The metric that picks the best of a stage, by default the first of ``names``, and whether more or less is better.
 
     Raises:
         UsageError: it will never be logged.
     """
-    monitor = evaluation.monitor or "Eval/return"
+    if not names:
+        raise UsageError(
+            "there is nothing to score the policy by: add --env ID, or give a --validation_fraction above 0"
+        )
+    monitor = evaluation.monitor or names[0]
     if number == 2 and monitor.startswith("Eval/"):
         monitor = f"{PREFIXES[2]}/{monitor.removeprefix('Eval/')}"
-    if monitor not in _evaluated(number):
-        known = ", ".join(_evaluated(number))
+    if monitor not in names:
+        known = ", ".join(names)
         raise UsageError(f"--monitor {monitor} is never logged at an evaluation; there are {known}")
     mode = evaluation.monitor_mode
     if mode == "auto":
@@ -150,7 +157,7 @@ def monitored(evaluation: EvalConfig, number: int) -> tuple[str, Literal["max", 
     return monitor, mode
 
 
-def _check_callbacks(callbacks: list[Callback], number: int, own_module: bool) -> None:
+def _check_callbacks(callbacks: list[Callback], number: int, own_module: bool, names: list[str]) -> None:
     """Refuse a user's callback that waits for what is never logged: it would fail once the stage has begun."""
     # code of the user's own may log what it likes
     foreign = own_module or any(not hasattr(c, "monitor") and not _is_lightnings(c) for c in callbacks)
@@ -165,8 +172,8 @@ def _check_callbacks(callbacks: list[Callback], number: int, own_module: bool) -
                 "give the callbacks of stage 2 in --step2 '{\"callbacks\": [...]}'"
             )
         counts = isinstance(callback, Checkpoint) and monitor in ("epoch", "step")
-        if not (foreign or counts or prefix == "Train" or monitor in _evaluated(number)):
-            known = ", ".join([*_evaluated(number), "Train/return", "Train/length", "Train/<what its updates log>"])
+        if not (foreign or counts or prefix == "Train" or monitor in names):
+            known = ", ".join([*names, "Train/return", "Train/length", "Train/<what its updates log>"])
             raise UsageError(f"{_shown(callback)} {monitor}, which is never logged; there are {known}")
 
 
@@ -178,9 +185,12 @@ def _is_lightnings(callback: Callback) -> bool:
     return type(callback).__module__.startswith(("pytorch_lightning.", "lightning."))
 
 
-def _evaluated(number: int) -> list[str]:
-    """The metrics of a stage's evaluations; success only where the environment reports it."""
-    return [f"{PREFIXES[number]}/{name}" for name in STATISTICS]
+def evaluated(policy: LitPolicy, data: ExperienceDataModule) -> list[str]:
+    """The metrics of a stage's evaluations, the usual one first; success only where the environment reports it."""
+    played = [] if data.env is None else list(STATISTICS)
+    held_out = data.first_held_out(policy.algorithm)
+    scored = [] if held_out is None else policy.score_names(held_out)
+    return [f"{policy.prefix}/{name}" for name in (*played, *scored)]
 
 
 def run_stage(
@@ -195,20 +205,22 @@ def run_stage(
     """Fit one stage, or go on with it; stage 2 scores its starting weights first and keeps them if nothing better comes."""
     started, number = time.perf_counter(), policy.stage
     home = folder / f"stage{number}"
-    monitor, mode = monitored(settings.evaluation, number)
-    data.step_per_epoch = settings.data.step_per_epoch
+    data.step_per_epoch, data.input = settings.data.step_per_epoch, settings.data.input
+    data.appends = resume is not None or number == 2
+    monitor, mode = monitored(settings.evaluation, number, evaluated(policy, data))
     keeper = BestCheckpoint(home, monitor, mode)
     patience = Patience(monitor, mode, settings.evaluation.patience)
     goal = settings.evaluation.stop_return
     stop = StopAtReturn(f"{PREFIXES[number]}/return", float("inf") if goal is None else goal)
-    trainer = _make_trainer(settings, folder, run, number, [keeper, patience, stop, interrupts], resume)
+    ours = [keeper, patience, *([] if data.env is None else [stop]), interrupts]
+    trainer = _make_trainer(settings, folder, run, number, ours, resume)
     if number == 2 and resume is None:
         # the same randomness, whether stage 1 ended in this process or in an earlier one
         pl.seed_everything(env_seed(run.run.seed, "train", 3, number), verbose=False)
         path, score, std = _score_start(trainer, policy, data, home, monitor)
         keeper.begin_with(path, score, std)
         patience.best_score.fill_(score)
-    met = number == 2 and resume is None and stop.met(policy.reported[stop.monitor])
+    met = number == 2 and resume is None and data.env is not None and stop.met(policy.reported[stop.monitor])
     if not met:
         trainer.fit(policy, datamodule=data, ckpt_path=None if resume is None else resume.path)
     interrupted = interrupts.stage_ended()
@@ -218,7 +230,7 @@ def run_stage(
     before = 0.0 if resume is None else _seconds_before(folder, number, resume)
     made = 0 if policy.first_env_step is None else data.env_steps - policy.first_env_step
     seconds = before + time.perf_counter() - started
-    episodes = settings.evaluation.episode_per_test
+    episodes = data.episodes_scored(monitor)
     return Stage(policy, trainer, monitor, _best(keeper, folder, number), made, seconds, episodes, reason)
 
 
@@ -249,7 +261,9 @@ def _make_trainer(
     keeper, *others = ours
     plain = bool(flags.get("barebones"))  # no evaluation, no checkpoint, no logging
     callbacks = [*([] if plain else others), *(flags.get("callbacks") or [])]
-    purge_step = None if resume is None else resume.env_steps + 1
+    purge_step = None
+    if resume is not None:
+        purge_step = 1 + (resume.env_steps if settings.data.input is None else resume.updates)
     has_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
     if not plain and not has_bar and flags.get("enable_progress_bar") in (None, True):
         callbacks.append(EnvStepsBar())

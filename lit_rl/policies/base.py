@@ -69,6 +69,10 @@ class Policy(nn.Module):
         """Log-probability or density (B,) of B actions in the policy's own units: what imitation makes larger."""
         raise NotImplementedError
 
+    def behaviour_log_prob(self, obs: Tree, action: Tensor, env_steps: int) -> Tensor | None:
+        """Log-probability (B,) that exploring, with schedules at ``env_steps``, takes these actions; None where it has none."""
+        return self.log_prob(obs, action)
+
     def divergence(self, other: Policy, obs: Tree) -> Tensor:
         """How far this policy is from another of its class, (B,) >= 0, in nats: KL(other || this); 0 where they agree."""
         raise NotImplementedError

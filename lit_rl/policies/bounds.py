@@ -56,6 +56,12 @@ class BoxUnits:
         dtype = torch.from_numpy(np.zeros(0, self.space.dtype)).dtype
         return clipped.reshape(-1, *self.space.shape).to(dtype)
 
+    def from_env(self, action: np.ndarray) -> np.ndarray:
+        """Actions (B, *shape) as the space has them in the policy's units: (B, size) float32."""
+        flat = (action.reshape(len(action), -1) - self._shift) / self._scale
+        inside: np.ndarray = flat.clip(self._low, self._high).astype(np.float32)
+        return inside
+
 
 def bounded_units(action: gym.Space[Any], algorithm: str) -> BoxUnits:
     """The units of a policy whose actions end at the bounds.

@@ -104,6 +104,9 @@ class Deterministic(Policy):
         """Minus half the squared distance: what a normal distribution of spread 1 around mu(s) says, up to a constant."""
         return -0.5 * torch.square(action - self.actor(obs)).sum(1)
 
+    def behaviour_log_prob(self, obs: Tree, action: Tensor, env_steps: int) -> None:
+        """None: noise that is clipped, or goes on from step to step, has no density."""
+
     def divergence(self, other: Policy, obs: Tree) -> Tensor:
         """Half the squared distance: KL of two normal distributions of spread 1."""
         return -self.log_prob(obs, other.act(obs).action)

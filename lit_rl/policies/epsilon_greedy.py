@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lit_rl.envs.spaces import Spaces, describe
 from lit_rl.errors import UsageError
 from lit_rl.functional.distributions import categorical_kl, categorical_log_prob, mask_logits
-from lit_rl.functional.schedules import Schedule, values_at
+from lit_rl.functional.schedules import Schedule, value_at, values_at
 from lit_rl.functional.tree import Tree
 from lit_rl.networks.custom import MakeEncoder
 from lit_rl.networks.encoder import Encoder
@@ -113,6 +113,16 @@ class EpsilonGreedy(Policy):
     def log_prob(self, obs: Tree, action: Tensor) -> Tensor:
         """Under the Boltzmann distribution of the action values, at temperature 1."""
         return categorical_log_prob(self.q_values(obs), action)
+
+    def behaviour_log_prob(self, obs: Tree, action: Tensor, env_steps: int) -> Tensor | None:
+        """Epsilon included; None for a noisy network, whose weights of the moment are not known."""
+        if self.actor.noise_size:
+            return None
+        epsilon = float(value_at(self.epsilon, env_steps)) if self.fixed_eps is None else self.fixed_eps
+        values, mask = self.q_values(obs), action_mask(obs)
+        allowed = self._actions if mask is None else mask.sum(1)
+        random = torch.zeros_like(values[:, 0]) + epsilon / allowed
+        return (random + (1 - epsilon) * (values.argmax(1) == action)).log()
 
     def divergence(self, other: Policy, obs: Tree) -> Tensor:
         """Of the Boltzmann distributions of the action values, at temperature 1."""

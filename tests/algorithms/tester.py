@@ -6,6 +6,7 @@ An algorithm gets those of the quick settings below that its Config has, on thos
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -15,6 +16,7 @@ import gymnasium as gym
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from recorded_episodes import record
 from tiny_runs import Signs, make_trainer
 
 from lit_rl import load_policy
@@ -138,15 +140,21 @@ class AlgorithmTester:
         limits: dict[str, Any] | None = None,
         **env_config: Any,
     ) -> LitPolicy:
-        """Fit for epochs of 128 env steps; ``seed`` is that of weights, envs and exploration."""
+        """Fit for epochs of 128 env steps, or updates on data; ``seed`` is that of weights, envs and exploration."""
         numbers: dict[str, Any] = {"num_envs": 4, "step_per_epoch": 128, "episode_per_test": 5, "seed": seed}
+        if self.algorithm.data_only:
+            numbers["input"] = recorded(env, ENVS[kind] | env_config)
         data = ExperienceDataModule(env, ENVS[kind] | env_config, **numbers, exact_resume=exact_resume)
         pl.seed_everything(seed, verbose=False)
         policy = LitPolicy(self.name, data.spaces, **self.settings, **(limits or {}))
         trainer = make_trainer(max_epochs, callbacks, accelerator=self.accelerator)
         trainer.fit(policy, datamodule=data, ckpt_path=ckpt_path)
-        assert policy.env_steps <= 128 * max_epochs and trainer.global_step == policy.updates
+        assert policy.env_steps <= self.env_steps(max_epochs) and trainer.global_step == policy.updates
         return policy
+
+    def env_steps(self, epochs: int) -> int:
+        """Env steps of so many epochs."""
+        return 0 if self.algorithm.data_only else 128 * epochs
 
     def minibatch(self, policy: LitPolicy) -> Any:
         """A minibatch of the iteration after a fit."""
@@ -289,9 +297,9 @@ class AlgorithmTester:
             saved = snapshot(policy)
             begin = Begin()
             other = self.run(kind, 3, seed=7, ckpt_path=path, callbacks=(begin,))
-            assert begin.counters == (2, policy.updates, 256)
+            assert begin.counters == (2, policy.updates, self.env_steps(2))
             assert_equal(begin.weights, saved)
-            assert other.env_steps == 384 and other.updates > policy.updates
+            assert other.env_steps == self.env_steps(3) and other.updates > policy.updates
             ends = [self.run(kind, 3, ckpt_path=start, exact_resume=True) for start in (path, None)]
             resumed, whole = (everything(end) for end in ends)
             assert_equal(resumed, whole)
@@ -308,12 +316,25 @@ class AlgorithmTester:
             data: Any = first.trainer.datamodule  # type: ignore[attr-defined]
             trainer = make_trainer(1, accelerator=self.accelerator)
             trainer.fit(second, datamodule=data)
-            assert second.env_steps == 384 and second.updates > 0 and second.first_env_step == 256
+            assert second.env_steps == self.env_steps(3) and second.first_env_step == self.env_steps(2)
+            assert second.updates > 0
 
     def ends_at_an_exact_update(self) -> None:
         """``max_updates`` is exact, in the middle of an iteration too."""
         policy = self.run(self.kinds[0], 9, limits={"max_updates": 5})
         assert policy.updates == 5 and "Eval/return" in policy.reported
+
+
+_RECORDED: dict[str, str] = {}  # data sets by what they were made of, for the whole test run
+_FOLDER = tempfile.TemporaryDirectory()
+
+
+def recorded(env: Any, env_config: dict[str, Any]) -> str:
+    """A data set of an env that is played well."""
+    key = f"{env.__name__} {env_config}"
+    if key not in _RECORDED:
+        _RECORDED[key] = record(f"{_FOLDER.name}/{len(_RECORDED)}.jsonl", 60, env, **env_config)
+    return _RECORDED[key]
 
 
 class Enough(pl.Callback):

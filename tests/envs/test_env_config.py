@@ -14,7 +14,7 @@ def test_the_default_is_one_cartpole():
     "wrong",
     [
         {"env": ""},
-        {"env": None},
+        {"env": 3},
         {"env_config": None},
         {"env_config": {1: 2}},
         {"num_envs": 0},

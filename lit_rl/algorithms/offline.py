@@ -1,0 +1,76 @@
+"""Settings that algorithms share that learn a policy from recorded episodes alone, and the plan that follows from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lit_rl.algorithms.base import AlgorithmConfig
+from lit_rl.algorithms.borrowed import borrowed_policy
+from lit_rl.data.config import at_least
+from lit_rl.data.plans import OfflinePlan
+from lit_rl.envs.spaces import Spaces
+from lit_rl.errors import UsageError
+from lit_rl.functional.schedules import Schedule
+from lit_rl.policies.actor_critic import ActorCritic
+from lit_rl.policies.base import Policy
+from lit_rl.policies.gaussian import Gaussian
+
+
+@dataclass
+class OfflineConfig(AlgorithmConfig):
+    """Learning from data"""
+
+    lr: Schedule = 1e-3
+    """Learning rate: a number, or [[update, value], ...] with straight lines between."""
+    steps_per_iteration: int = 100
+    """Updates of one iteration (what Lightning calls a batch)."""
+    batch_size: int = 256
+    """Transitions of one update, on each rank."""
+    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
+    """Widths of the hidden layers."""
+    activation: str = "tanh"
+    """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
+    share_torso: bool = False
+    """Whether actor and critic share their hidden layers."""
+    normalize_obs: bool = False
+    """Normalise float observations by the mean and standard deviation of the data."""
+    policy_of: dict[str, Any] = field(default_factory=dict)
+    """Learn another algorithm's policy, '{"algo": "SAC", "hidden_sizes": [64]}'; with --two_steps that of stage 2."""
+    min_std: float = 0.1
+    """Smallest spread of a Gaussian policy, as a share of half the action range: exact data would make it 0."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("batch_size", self.batch_size, 1)
+        if any(size < 1 for size in self.hidden_sizes):
+            raise UsageError(f"--hidden_sizes {self.hidden_sizes} must be positive widths")
+        if not 0 < self.min_std <= 1:
+            raise UsageError(f"--min_std {self.min_std} is out of range: it must be above 0 and at most 1")
+
+    def policy(self, spaces: Spaces) -> Policy:
+        """The policy that these settings describe; ``policy_of`` alone says it where it is given."""
+        if self.policy_of:
+            return borrowed_policy(spaces, self.policy_of)
+        return ActorCritic(
+            spaces,
+            self.hidden_sizes,
+            self.activation,
+            share_torso=self.share_torso,
+            normalize_obs=self.normalize_obs,
+            encoder=self.encoder,
+        )
+
+    def plan(self, n_step: int | None) -> OfflinePlan:
+        """The plan that these settings describe."""
+        return OfflinePlan(self.steps_per_iteration, self.batch_size, self.gamma, n_step)
+
+    def keep_spread(self, policy: Policy) -> None:
+        """Hold the spread of a Gaussian policy at ``min_std`` or above."""
+        distribution = getattr(policy.actor, "distribution", None)
+        if isinstance(distribution, Gaussian):
+            with torch.no_grad():
+                distribution.log_std.clamp_(min=math.log(self.min_std))
