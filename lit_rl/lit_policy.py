@@ -33,6 +33,7 @@ from lit_rl.networks.target import Follower
 from lit_rl.optimize import Compile, GradientStep, NativeGradient, Pace
 from lit_rl.policies.base import Policy
 
+EXTREMES = ((min, math.inf, "min"), (max, -math.inf, "max"))
 PREFIXES = {1: "Eval", 2: "Step2Eval"}
 
 
@@ -263,6 +264,8 @@ class LitPolicy(pl.LightningModule):
         self._window = counted[-window:] if window > 1 else []
         self._metrics, self._finished = [], []
         sums = self._sum_over_ranks([*means.values(), *episodes])
+        returns_ = [e.return_ for e in counted]
+        low, high = (self._over_ranks([extreme(returns_, default=none)], name)[0] for extreme, none, name in EXTREMES)
         metrics = {f"Train/{name}": total / ranks for name, total in zip(means, sums, strict=False)}
         for name, value in metrics.items():
             if not math.isfinite(value):
@@ -270,6 +273,7 @@ class LitPolicy(pl.LightningModule):
         count, returns, lengths, ended = sums[len(means) :]
         if count:
             metrics |= {"Train/return": returns / count, "Train/length": lengths / count, "Train/episodes": ended}
+            metrics |= {"Train/return_min": low, "Train/return_max": high}
         self._report(metrics | custom)
 
     def _custom_metrics(self, measured: list[dict[str, float]]) -> dict[str, float]:
@@ -284,10 +288,14 @@ class LitPolicy(pl.LightningModule):
 
     def _sum_over_ranks(self, values: list[float]) -> list[float]:
         """The sum of each number over all ranks, the same on each of them."""
+        return self._over_ranks(values, "sum")
+
+    def _over_ranks(self, values: list[float], operation: str) -> list[float]:
+        """The sum, min or max of each number over all ranks."""
         if self.trainer.world_size == 1:
             return values
         mine = torch.tensor(values, dtype=torch.float64, device=self.device)
-        total: list[float] = self.trainer.strategy.reduce(mine, reduce_op="sum").tolist()
+        total: list[float] = self.trainer.strategy.reduce(mine, reduce_op=operation).tolist()
         return total
 
     def _report(self, metrics: dict[str, float]) -> None:

@@ -62,14 +62,14 @@ def _print_error(message: str) -> None:
         print(f"lit-rl: error: {said}", file=sys.stderr)
 
 
-def train(**settings: Any) -> dict[str, Any]:
+def train(**settings: Any) -> Any:
     """Train as ``lit-rl train`` does, with the flag names as keywords: ``train(two_steps=True, lr=1e-3)``.
 
     Values may be what flags cannot say: a function that makes the env, callbacks, a strategy. ``config`` is a file, a
     dict, or a list of them, and loses to the other keywords.
 
     Returns:
-        What summary.json holds.
+        What summary.json holds; a list of that where it was several runs (``num_samples``, ``file``).
 
     Raises:
         UsageError: settings that cannot be used; nothing has been created.

@@ -19,6 +19,7 @@ from lit_rl.errors import UsageError
 
 ALIASES = {"run": "algo"}
 RESUME = "resume"  # another way to say --ckpt_path last
+SHORT = {"-h": "--help", "-f": "--file"}
 ACTIONS = ("help", "print_config")  # flags that do something instead of setting something
 
 
@@ -30,8 +31,8 @@ class Request:
     origin: dict[str, str] = field(default_factory=dict)
     actions: set[str] = field(default_factory=set)
 
-    def add(self, values: Mapping[Any, Any], origin: str) -> None:
-        """Lay ``values`` over what is there."""
+    def add(self, values: Mapping[Any, Any], origin: str, lines: Mapping[str, int] | None = None) -> None:
+        """Lay ``values`` over what is there; ``lines`` are those of a file that they stand on."""
         for key in values:
             if not isinstance(key, str):
                 raise UsageError(f"{key!r}{origin} is no setting: the keys of a config are flag names")
@@ -46,7 +47,8 @@ class Request:
                         f"--resume {values[key]}{origin} is not allowed: the run's name is --experiment_name"
                     )
             self.values[name] = "last" if key == RESUME else values[key]
-            self.origin[name] = origin
+            line = (lines or {}).get(key)
+            self.origin[name] = origin if line is None else f"{origin.removesuffix(')')}, line {line})"
 
 
 def from_argv(argv: list[str]) -> Request:
@@ -59,8 +61,9 @@ def from_argv(argv: list[str]) -> Request:
     tokens = list(argv)
     while tokens:
         token = tokens.pop(0)
-        name, equals, value = ("help", "", "") if token == "-h" else token[2:].partition("=")
-        if token != "-h" and (not token.startswith("--") or not name):
+        token = SHORT.get(token, token)
+        name, equals, value = token[2:].partition("=")
+        if not token.startswith("--") or not name:
             raise UsageError(f"unexpected argument {token}: settings are given as --name value")
         name = name.replace("-", "_")
         if name in ACTIONS:
@@ -68,7 +71,7 @@ def from_argv(argv: list[str]) -> Request:
                 raise UsageError(f"--{name} takes no value")
             request.actions.add(name)
             continue
-        if not equals and tokens and not tokens[0].startswith("--") and tokens[0] != "-h":
+        if not equals and tokens and not tokens[0].startswith("--") and tokens[0] not in SHORT:
             equals, value = "=", tokens.pop(0)
         if name == "config":
             if not value:
@@ -88,13 +91,13 @@ def from_python(settings: dict[str, Any]) -> Request:
     request = Request()
     configs = settings.pop("config", [])
     for config in configs if isinstance(configs, list | tuple) else [configs]:
-        request.add(*((config, " (in config)") if isinstance(config, dict) else read_config(os.fspath(config))))
+        request.add(*((config, " (in config)", {}) if isinstance(config, dict) else read_config(os.fspath(config))))
     request.add({name: _plain(value) for name, value in settings.items()}, "")
     return request
 
 
-def read_config(text: str) -> tuple[dict[Any, Any], str]:
-    """The settings of a YAML or JSON file, or of inline YAML or JSON, and how messages say where they stand.
+def read_config(text: str, flag: str = "--config") -> tuple[dict[Any, Any], str, dict[str, int]]:
+    """The settings of a YAML or JSON file, or of inline YAML or JSON, how messages say where they stand, and on which line.
 
     Raises:
         UsageError: no such file, or neither YAML nor JSON, or no mapping.
@@ -105,17 +108,53 @@ def read_config(text: str) -> tuple[dict[Any, Any], str]:
         if not inline and Path(text).is_char_device():
             raise OSError(0, "it is a device, not a file")
         found = load_yaml(text if inline else Path(text).read_text("utf-8"))
+        lines = {} if inline else {".".join(path): line for path, line in _lines(Path(text).read_text("utf-8")).items()}
     except OSError as error:
-        raise UsageError(f"--config {text} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{flag} {text} cannot be read: {error.strerror}") from None
     except RecursionError:
-        raise UsageError(f"--config: {shown} is nested too deep") from None
+        raise UsageError(f"{flag}: {shown} is nested too deep") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise UsageError(f"--config: {shown} is neither YAML nor JSON: {' '.join(str(error).split())}") from None
+        raise UsageError(f"{flag}: {shown} is neither YAML nor JSON: {_problem(error)}") from None
     if found is None:
-        return {}, ""
+        return {}, "", {}
     if not isinstance(found, dict):
-        raise UsageError(f"--config: {shown} must hold settings by flag name, such as '{{\"gamma\": 0.98}}'")
-    return found, f" (in {shown})"
+        raise UsageError(f"{flag}: {shown} must hold settings by flag name, such as '{{\"gamma\": 0.98}}'")
+    return found, f" (in {shown})", lines
+
+
+def _problem(error: Exception) -> str:
+    """What is wrong with a text, on which line, and what stands there."""
+    for mark in (getattr(error, "problem_mark", None), getattr(error, "context_mark", None)):
+        lines = (getattr(mark, "buffer", None) or "").rstrip("\0").split("\n")
+        if mark is not None and mark.line < len(lines) and lines[mark.line].strip():
+            return f"line {mark.line + 1}, {lines[mark.line].strip()[:80]!r}: {getattr(error, 'problem', error)}"
+    return " ".join(str(error).split())
+
+
+def _lines(text: str) -> dict[tuple[str, ...], int]:
+    """The line of every key of a YAML text, by its path.
+
+    Raises:
+        ValueError: a key stands twice in one mapping: the first would be forgotten.
+    """
+    lines: dict[tuple[str, ...], int] = {}
+    seen: set[int] = set()
+
+    def walk(node: yaml.Node | None, path: tuple[str, ...]) -> None:
+        if not isinstance(node, yaml.MappingNode) or id(node) in seen:
+            return
+        seen.add(id(node))
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+                continue
+            inner, line = (*path, key.value), key.start_mark.line + 1
+            if inner in lines:
+                raise ValueError(f"line {line}: {key.value} stands there twice, first on line {lines[inner]}")
+            lines[inner] = line
+            walk(value, inner)
+
+    walk(yaml.compose(text, Loader=_Loader), ())
+    return lines
 
 
 def load_yaml(text: str) -> Any:

@@ -15,8 +15,10 @@ import pytorch_lightning as pl
 
 from lit_rl.algorithms import MODULES, algorithm_name, algorithms_with
 from lit_rl.algorithms.base import Algorithm
+from lit_rl.cli.experiments import ExperimentFlags
 from lit_rl.cli.flags import Flags, as_plain, is_plain, members
 from lit_rl.cli.trainer_flags import NOT_SET, PASSED, TRAINER_FLAGS
+from lit_rl.compat.rllib import NAMES, RUN_FLAGS, RunFlags
 from lit_rl.data.config import DataConfig, EvalConfig
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError, in_one_line
@@ -28,7 +30,7 @@ TRAINER = "Trainer"
 class FlagParser(Flags):
     """The flags that belong to an algorithm; the defaults of pl.Trainer's are Lightning's own."""
 
-    also = ("help", "version", "config", "print_config", "run", "resume")
+    also = ("help", "version", "config", "print_config", "run", "resume", "file", "num_samples", *RUN_FLAGS, *NAMES)
 
     def __init__(self, algorithm: type[Algorithm]) -> None:
         super().__init__(
@@ -56,6 +58,7 @@ class FlagParser(Flags):
                 raise UsageError(f"--algo {self.algo}: its Config cannot be read: {in_one_line(error)}") from error
         self._add_trainer()
         self.write_help()
+        self._add_experiments()
 
     def _add_other_flags(self) -> None:
         add = self._parser.add_argument
@@ -66,6 +69,20 @@ class FlagParser(Flags):
         )
         add("--resume", action="store_true", help="Go on with the run named by --experiment_name: --ckpt_path last.")
         add("--version", action="store_true", help="Print the version and exit.")
+
+    def _add_experiments(self) -> None:
+        """Help on the flags that are read before all others are; see cli/experiments.py."""
+        group = self._parser.add_argument_group(
+            "experiments, and the names that RLlib's users know (docs/from_rllib.md)"
+        )
+        shown = Flags("train", "")
+        for config in (ExperimentFlags, RunFlags):
+            shown.add(config.__name__, config)
+        shown.write_help()
+        for action in shown._parser._actions:
+            if action.dest in shown.hints:
+                names = ["-f", *action.option_strings] if action.dest == "file" else action.option_strings
+                group.add_argument(*names, metavar=action.metavar, nargs=action.nargs, help=action.help)
 
     def _check_fields(self, config: type[Any]) -> None:
         """Refuse an algorithm's setting that is a flag of every run, or has no default."""

@@ -31,6 +31,8 @@ CHANGEABLE = (
     *("num_threads", "compile", "matmul_precision"),
     *(
         "checkpoint_every",
+        "videos",
+        "log_level",
         "num_test_envs",
         "test_episodes",
         "accelerator",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lit_rl.cli.arguments import Request, dump_yaml, from_argv
+from lit_rl.cli.experiments import expand
 from lit_rl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,14 +18,31 @@ def main(argv: list[str]) -> int:
     if "help" in request.actions:
         print(_help(request), end="")
     elif "print_config" in request.actions:
-        print(dump_yaml(_resolved(request).flat), end="")
+        print("---\n".join(dump_yaml(_resolved(one).flat) for one in expand(request)), end="")
     else:
         run_request(request)
     return 0
 
 
-def run_request(request: Request) -> dict[str, Any]:
-    """Put the run together, say what was decided for the user, and run it.
+def run_request(request: Request) -> Any:
+    """Run what was asked for: what summary.json holds, or a list of that where it was several runs.
+
+    Raises:
+        UsageError: settings that cannot be used; nothing has been created.
+    """
+    resolved = [_resolved(one) for one in expand(request)]
+    if len(resolved) == 1:
+        return run_resolved(resolved[0])
+    summaries = []
+    for number, one in enumerate(resolved, 1):
+        run = one.settings.run
+        print(f"run {number} of {len(resolved)}: {run.experiment_name or run.algo}, seed {run.seed}", flush=True)
+        summaries.append(run_resolved(one))
+    return summaries
+
+
+def run_resolved(resolved: Resolved) -> dict[str, Any]:
+    """Say what was decided for the user, and run it.
 
     Returns:
         What summary.json holds.
@@ -38,7 +56,6 @@ def run_request(request: Request) -> dict[str, Any]:
     from lit_rl.pipeline import run
     from lit_rl.pipeline.ranks import Ranks
 
-    resolved = _resolved(request)
     settings = resolved.settings
     trainers = [try_out(stage.trainer) for stage in (settings.stage1, settings.stage2) if stage is not None]
     ranks = Ranks.of(trainers[0])

@@ -26,7 +26,7 @@ RESULT = "result.json"
 PROGRESS = "progress.csv"
 FIXED = ("stage", "epoch", "env_steps", "updates", "time_total_s", "time_this_epoch_s")
 EXPECTED = (
-    *(f"Train/{name}" for name in ("return", "length", "episodes")),
+    *(f"Train/{name}" for name in ("return", "length", "episodes", "return_min", "return_max")),
     *(f"Eval/{name}" for name in ("return", "return_std", "return_min", "return_max", "length", "episodes")),
 )
 

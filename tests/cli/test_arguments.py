@@ -21,7 +21,11 @@ def test_typed_flags_win_over_configs_wherever_they_stand_and_later_configs_over
     (tmp_path / "a.yaml").write_text("lr: 1\ngamma: 1\nseed: 1\n")
     request = from_argv(["--lr", "3", "--config", str(tmp_path / "a.yaml"), "--config", '{"lr": 2, "gamma": 2}'])
     assert request.values == {"lr": "3", "gamma": 2, "seed": 1}
-    assert request.origin == {"lr": "", "gamma": " (in the inline config)", "seed": f" (in {tmp_path / 'a.yaml'})"}
+    assert request.origin == {
+        "lr": "",
+        "gamma": " (in the inline config)",
+        "seed": f" (in {tmp_path / 'a.yaml'}, line 3)",
+    }
 
 
 def test_run_is_algo_in_flags_configs_and_keywords():

@@ -1,0 +1,118 @@
+"""Several runs by one command: the experiments of a file (``-f``), each with several seeds (``--num_samples``).
+
+What RLlib calls otherwise is translated here too, by ``lit_rl.compat.rllib``, once the algorithm is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lit_rl.cli.arguments import Request, load_yaml, read_config
+from lit_rl.errors import UsageError
+
+
+@dataclass
+class ExperimentFlags:
+    """experiments"""
+
+    file: str | None = None
+    """Run every experiment of a YAML file, {name: {run: DQN, env: ..., stop: ..., config: {...}}}, one by one. Short: -f."""
+    num_samples: int = 1
+    """Runs of each experiment, with seeds that count on from --seed; NAME_seed0, NAME_seed1, ... with an experiment_name."""
+
+
+def expand(request: Request) -> list[Request]:
+    """The runs that were asked for, all settings in our own names.
+
+    Raises:
+        UsageError: a file that cannot be read, or a key of RLlib's that has no meaning here.
+    """
+    file = request.values.pop("file", None)
+    requests = [request] if file is None else _of_file(str(file), request)
+    return [_translated(one) for each in requests for one in _samples(each)]
+
+
+def _of_file(file: str, flags: Request) -> list[Request]:
+    """The experiments of a file; what was typed beside it counts for each of them."""
+    if "experiment_name" in flags.values:
+        raise UsageError("--experiment_name: an experiment of -f has the name that it has in the file; leave it out")
+    experiments, _, lines = read_config(file, "-f")
+    if not experiments:
+        raise UsageError(
+            f"-f {file} holds no experiment: give {{name: {{run: DQN, env: CartPole-v1, config: {{...}}}}}}"
+        )
+    requests = []
+    for name, values in experiments.items():
+        where = f" (in {file}, {name})"
+        if not isinstance(values, dict):
+            raise UsageError(
+                f"-f {file}, line {lines.get(str(name), 1)}: {name} must be {{run: DQN, env: ..., config: ...}}"
+            )
+        config = values.get("config") or {}
+        if not isinstance(config, dict):
+            raise UsageError(f"-f {file}, line {lines[f'{name}.config']}: config must be {{setting: value, ...}}")
+        request = Request({"experiment_name": str(name)}, {"experiment_name": where}, set(flags.actions))
+        for prefix, part in ((f"{name}.", values), (f"{name}.config.", config)):
+            here = {key.replace("-", "_"): value for key, value in part.items() if key != "config" or part is config}
+            on = {str(key).replace("-", "_"): lines.get(f"{prefix}{key}", 0) for key in part}
+            request.add(here, where, {key: line for key, line in on.items() if line})
+        request.values |= flags.values
+        request.origin |= flags.origin
+        requests.append(request)
+    return requests
+
+
+def _samples(request: Request) -> list[Request]:
+    """One request for each seed."""
+    values = dict(request.values)
+    count, where = _plain(values.pop("num_samples", 1)), request.origin.get("num_samples", "")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise UsageError(f"--num_samples {count}{where} is not allowed: give a whole number of at least 1")
+    if count == 1:
+        return [Request(values, request.origin, request.actions)]
+    seed, name = _plain(values.get("seed", 0)), values.get("experiment_name")
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise UsageError(f"--seed {seed} is not allowed: give a whole number")
+    requests = []
+    for i in range(seed, seed + count):
+        own = {"seed": i} | ({} if name is None else {"experiment_name": f"{name}_seed{i}"})
+        requests.append(Request(values | own, request.origin, request.actions))
+    return requests
+
+
+def _translated(request: Request) -> Request:
+    """The request with our settings in place of RLlib's."""
+    from lit_rl.algorithms import MODULES
+    from lit_rl.cli.parser import parser_of
+    from lit_rl.cli.stages import given_algorithm
+    from lit_rl.compat import rllib
+    from lit_rl.pipeline import RunConfig
+
+    algo = request.values.get("algo", RunConfig.algo)
+    if not (isinstance(algo, str) and algo.upper() in MODULES):
+        rllib.check_algorithm(algo)
+    known = parser_of(given_algorithm(algo, "--algo")).hints
+    values: dict[str, Any] = {}
+    for name, value in request.values.items():
+        theirs = name in rllib.NAMES or name in rllib.RUN_FLAGS or name == "model"
+        read = _plain(value) if theirs else value
+        values[name] = read if name in rllib.RUN_FLAGS or rllib.is_theirs(name, read, known) else value
+    run = {name: values.pop(name) for name in rllib.RUN_FLAGS if name in values}
+    found, origin = rllib.translate(values, known, request.origin)
+    two_steps = found.get("two_steps", False) not in (False, "false")
+    for name, value in rllib.translate_run(run, two_steps).items():
+        if name == "callbacks" and found.get(name) is not None:
+            given = _plain(found[name])
+            value = [*(given if isinstance(given, list) else [given]), *value]
+        elif name == "step2" and found.get(name) is not None:
+            value = value | _plain(found[name])
+        elif name in found and found[name] != value:
+            raise UsageError(f"--{name} {found[name]} and --stop, --restore or --local_dir say different things of it")
+        found[name] = value
+    return Request(found, origin, request.actions)
+
+
+def _plain(value: Any) -> Any:
+    """What a text that was typed stands for."""
+    return load_yaml(value) if isinstance(value, str) else value

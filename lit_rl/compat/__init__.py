@@ -1,0 +1,1 @@
+"""Other systems' names and calls, translated into ours; nothing below knows them."""
