@@ -368,6 +368,7 @@ class ExperienceDataModule(pl.LightningDataModule):
 
     def film(self, policy: Policy, folder: Path, prefix: str, episodes: int) -> None:
         """Play the first episodes of an evaluation again and write ``<prefix>-episode-<n>.mp4`` of each into ``folder``."""
+        assert self.env is not None
         config = self.env_config | self.eval_env_config | {"render_mode": "rgb_array"}
         made = make_env(self.env, config, atari=self._preprocessing(False), rules=self._rules(False))
         seeds = [(i, env_seed(self.seed, "eval", i)) for i in range(min(episodes, self.episode_per_test))]

@@ -17,8 +17,9 @@ from recorded_env import (
     reward_of,
 )
 
+from lit_rl.data.buffer import ReplayBuffer
 from lit_rl.data.plans import ReplayPlan
-from lit_rl.data.replay import ReplayBuffer, ReplaySource
+from lit_rl.data.replay import ReplaySource
 from lit_rl.errors import UsageError
 from lit_rl.functional.tree import tree_leaves
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import random
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from recorded_env import MIXED, Recorded, RecordedDict, Scripted, action_at, as_rows, length_of, make_collector
 from torch import nn
 
+from lit_rl.data.buffer import ReplayBuffer
 from lit_rl.data.evaluation import play_episodes
-from lit_rl.data.replay import ReplayBuffer
+from lit_rl.data.prioritized import SumTree
 from lit_rl.data.stacks import stacked
-from lit_rl.envs.frames import stack_spaces
+from lit_rl.data.transitions import Steps
+from lit_rl.envs.frames import Stacking, stack_spaces
 from lit_rl.envs.spaces import Spaces
 from lit_rl.envs.vector import make_vector_env, probe
 from lit_rl.errors import UsageError
-from lit_rl.functional.tree import tree_map
+from lit_rl.functional.tree import tree_leaves, tree_map
 
 NATIVE = {"vector_env": "native", "env": "RecordedNative-v0"}
 KINDS = {"sync": {}, "async": {"vector_env": "async"}, "next step": NATIVE, "dict": {"env": RecordedDict}}
@@ -156,6 +159,33 @@ def test_evaluation_sees_the_same_stacks_and_begins_each_episode_anew():
     assert all(row == truth(*row[0], row[1][-1], 3) for row in policy.watched)
     seen = {(row[0][0], row[1][-1]) for row in policy.watched}
     assert {(seed, t) for _, seed in seeds for t in range(length_of(seed, 0, MIXED))} <= seen
+
+
+def bytes_of(buffer):
+    parts = [buffer.action, buffer.reward, buffer.is_transition, buffer.ended, buffer.terminated, buffer.age]
+    return sum(x.nbytes for x in [*parts, *tree_leaves(buffer.obs)])
+
+
+def two_steps(frame, envs):
+    """Two vector steps that end nothing."""
+    obs, no = np.stack([[frame] * envs] * 3), np.zeros((2, envs), bool)
+    age = np.zeros((3, envs), np.uint8)
+    return Steps(obs, no.astype(int), no.astype(np.float32), no, no, ~no, np.zeros((0, 2), int), obs[0][:0], age)
+
+
+def test_a_million_transitions_of_cartpole_take_less_than_60_megabytes():
+    buffer = ReplayBuffer(1_000_000, 1)
+    buffer.add(two_steps(np.zeros(4, np.float32), 1))
+    assert bytes_of(buffer) == 1_000_000 * (4 * 4 + 8 + 4 + 3)
+    assert bytes_of(buffer) + SumTree(1_000_000)._nodes.nbytes < 60e6
+
+
+def test_a_hundred_thousand_stacks_of_atari_take_less_than_0_8_gigabytes():
+    spaces = stack_spaces(Spaces(gym.spaces.Box(0, 255, (84, 84), np.uint8), gym.spaces.Discrete(4)), 4)
+    buffer = ReplayBuffer(100_000, 8, Stacking.of(spaces))
+    buffer.add(two_steps(np.zeros((84, 84), np.uint8), 8))
+    assert buffer.gather(torch.tensor([0]), 1, GAMMA).obs.shape == (1, 4, 84, 84)
+    assert bytes_of(buffer) < 0.8e9
 
 
 def test_frames_are_kept_once():

@@ -1,0 +1,251 @@
+"""The replay buffer: a ring of time-ordered rows per env, and transitions sampled from it.
+
+Every row holds what was seen and done at one time. The row after it holds what was seen next: the next step's row, or,
+where the episode ended, a row with the final observation that is no transition itself. So an observation is stored once,
+and the next observation of row i is always that of row i + 1. Where a policy sees stacks of frames, rows hold single ones,
+and stacks are made of the rows before when they are sampled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lit_rl.data.plans import check_buffer_size
+from lit_rl.data.transitions import Steps, Transitions
+from lit_rl.envs.frames import Stacking
+from lit_rl.errors import UsageError
+from lit_rl.functional.tree import Tree, tree_map
+
+
+class ReplayBuffer:
+    """The newest ``capacity`` rows of N envs; oldest first out. Rows count final observations too, one per episode.
+
+    Args:
+        capacity: rows over all envs.
+        num_envs: N; each env has its own ring of ``capacity // N`` rows.
+        stacking: how many frames a policy sees at once; None for one.
+
+    Raises:
+        UsageError: the capacity leaves an env too few rows for one transition.
+    """
+
+    def __init__(self, capacity: int, num_envs: int, stacking: Stacking | None = None) -> None:
+        stacking = stacking or Stacking()
+        check_buffer_size(capacity, num_envs, stacking.depth)
+        self.num_envs, self.stacking = num_envs, stacking
+        self.rows = capacity // num_envs
+        self.head = np.zeros(num_envs, np.int64)  # where the current observation of each env stands
+        self.filled = 0  # rows in use, of the env that uses the most
+        self._base = np.arange(num_envs) * self.rows
+        total = num_envs * self.rows
+        # numpy's own indexing costs a third of torch's, and the memory is one
+        self._is_transition, self._ended, self._terminated = (np.zeros(total, bool) for _ in range(3))
+        self._reward = np.zeros(total, np.float32)
+        # frames of its own episode in the rows before each row, up to K - 1
+        self._age = np.zeros(total if stacking.depth > 1 else 0, np.uint8)
+        self._obs: Tree = None  # made when the first rows show their shapes
+        self._action = np.zeros(0)
+        self.is_transition, self.ended, self.terminated, self.reward, self.age = map(
+            torch.from_numpy, (self._is_transition, self._ended, self._terminated, self._reward, self._age)
+        )
+        self.obs: Tree = None
+        self.action: Tensor = torch.zeros(0)
+
+    def __len__(self) -> int:
+        """Transitions that can be sampled."""
+        return int(self.is_transition.sum())
+
+    def add(self, steps: Steps) -> np.ndarray:
+        """Keep T vector steps of N envs, each row in its own env's ring; the rows whose contents changed."""
+        length = len(steps.reward)
+        if length == 0:
+            return np.zeros(0, np.int64)
+        if self.obs is None:
+            self._allocate(steps.obs, steps.action)
+        inserted = np.zeros((length, self.num_envs), np.int64)  # rows for final observations
+        t, n = steps.final_index.T
+        inserted[t, n] = 1
+        total = length + inserted.sum(0)
+        first = 0
+        if total.max() >= self.rows:  # of a block larger than the ring, its end only, and nothing from before it
+            first = int(((1 + inserted)[::-1].cumsum(0).max(1) >= self.rows).sum())
+            self._is_transition[:] = False
+        order = np.arange(length)[:, None] + inserted.cumsum(0) - inserted
+        at = (self.head + order) % self.rows + self._base
+        rows = at[first:].reshape(-1)
+
+        def put(room: np.ndarray, where: np.ndarray, values: np.ndarray) -> None:
+            room[where] = values
+
+        tree_map(lambda room, x: put(room, rows, x[first:length].reshape(-1, *x.shape[2:])), self._obs, steps.obs)
+        self._action[rows] = steps.action[first:].reshape(-1, *steps.action.shape[2:])
+        self._reward[rows] = steps.reward[first:].reshape(-1)
+        self._terminated[rows] = steps.terminated[first:].reshape(-1)
+        self._ended[rows] = ((steps.terminated | steps.truncated) & steps.valid)[first:].reshape(-1)
+        self._is_transition[rows] = steps.valid[first:].reshape(-1)
+        final = rows[:0]
+        if len(t):
+            keep = t >= first
+            at_end = at[t[keep], n[keep]]
+            final = np.where((at_end + 1) % self.rows == 0, at_end + 1 - self.rows, at_end + 1)
+            tree_map(lambda room, x: put(room, final, x[keep]), self._obs, steps.final_obs)
+            self._is_transition[final] = False
+        self.head = (self.head + total) % self.rows
+        now = self.head + self._base
+        tree_map(lambda room, x: put(room, now, x[length]), self._obs, steps.obs)
+        self._is_transition[now] = False
+        changed = [rows, final, now]
+        if self.stacking.depth > 1:
+            self._age[rows] = steps.age[first:length].reshape(-1)
+            self._age[final] = np.minimum(steps.age[t, n] + 1, self.stacking.depth - 1)[t >= first]
+            self._age[now] = steps.age[length]
+            if first:  # what their stacks would begin with has not been kept
+                early = steps.age[first:length] > order[first:] - order[first]
+                self._is_transition[at[first:][early]] = False
+            changed.append(self._forget())
+        self.filled = min(self.rows, self.filled + int(total.max()))
+        return np.arange(len(self._reward)) if first else np.concatenate(changed)
+
+    def _forget(self) -> np.ndarray:
+        """Rows that are no transitions any more, as the first frames of their stacks have been written over."""
+        after = np.arange(1, min(self.stacking.depth, self.rows))[:, None]  # rows from the newest on: the oldest ones
+        oldest = (self.head + after) % self.rows + self._base
+        lost: np.ndarray = oldest[self._age[oldest] >= after]
+        self._is_transition[lost] = False
+        return lost
+
+    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Rows (n,) of transitions, uniform over all that are kept."""
+        rows = self._candidates(n, generator)
+        found = rows.numpy()  # the same memory
+        bad = np.flatnonzero(~self._is_transition.take(found))
+        while len(bad):
+            found[bad] = self._candidates(len(bad), generator).numpy()
+            bad = bad[~self._is_transition.take(found[bad])]
+        return rows
+
+    def _candidates(self, n: int, generator: torch.Generator) -> Tensor:
+        drawn = torch.randint(self.num_envs * self.filled, (n,), generator=generator)
+        return drawn if self.filled == self.rows else drawn // self.filled * self.rows + drawn % self.filled
+
+    def gather(self, rows: Tensor, n_step: int, gamma: float) -> Transitions:
+        """The transitions that begin at rows (B,), over up to ``n_step`` steps of their own episode."""
+        first = rows.numpy()
+        reward = self._reward.take(first)
+        discount = np.full_like(reward, gamma)
+        last = first
+        for _ in range(n_step - 1):
+            following = self._after(last)
+            goes_on = self._is_transition.take(following) & ~self._ended.take(last)
+            if not goes_on.any():
+                break
+            reward += np.where(goes_on, discount * self._reward.take(following), np.float32(0))
+            discount = np.where(goes_on, discount * np.float32(gamma), discount)
+            last = np.where(goes_on, following, last)
+        discount[self._terminated.take(last)] = 0.0
+        return Transitions(
+            obs=self._seen(first),
+            action=_take(self._action, first),
+            reward=torch.from_numpy(reward),
+            discount=torch.from_numpy(discount),
+            next_obs=self._seen(self._after(last)),
+            weight=torch.ones(len(first)),
+        )
+
+    def seen(self, rows: Tensor) -> Tree:
+        """What a policy saw at rows (B,)."""
+        return self._seen(rows.numpy())
+
+    def _seen(self, rows: np.ndarray) -> Tree:
+        if self.stacking.depth == 1:
+            return tree_map(lambda x: _take(x, rows), self._obs)
+        back = self.stacking.back(self._age.take(rows))
+        # a stack may begin at the ring's end
+        stack = rows[:, None] - back + self.rows * ((rows % self.rows)[:, None] < back)
+        return tree_map(lambda stacked, x: _take(x, stack if stacked else rows), self.stacking.parts, self._obs)
+
+    def cut(self) -> np.ndarray:
+        """End all episodes under way as truncated: what is added next begins new ones; the rows that changed."""
+        if self._obs is None:
+            return np.zeros(0, np.int64)
+        newest = (self.head - 1) % self.rows + self._base
+        followed = self._is_transition[newest]  # by the current observation, which stays as its next one
+        self._ended[newest] |= followed
+        self.head = (self.head + followed) % self.rows
+        now = self.head + self._base
+        self._is_transition[now] = False
+        self.filled = min(self.rows, self.filled + int(followed.any()))
+        return now if self.stacking.depth == 1 else np.concatenate([now, self._forget()])
+
+    def _after(self, rows: np.ndarray) -> np.ndarray:
+        """The row that follows each row in its env's ring."""
+        following = rows + 1
+        following[following % self.rows == 0] -= self.rows
+        return following
+
+    def _allocate(self, obs: Tree, action: np.ndarray) -> None:
+        def room(x: np.ndarray) -> np.ndarray:
+            return np.zeros((self.num_envs * self.rows, *x.shape[2:]), x.dtype)
+
+        self._obs, self._action = tree_map(room, obs), room(action)
+        self.obs, self.action = tree_map(torch.from_numpy, self._obs), torch.from_numpy(self._action)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The filled part of the ring, as tensors."""
+        used = min(self.filled + 1, self.rows)
+
+        def part(x: Tensor) -> Tensor:
+            return x.view(self.num_envs, self.rows, *x.shape[1:])[:, :used].clone()
+
+        fields = {
+            "is_transition": self.is_transition,
+            "ended": self.ended,
+            "terminated": self.terminated,
+            "reward": self.reward,
+        }
+        if self.stacking.depth > 1:
+            fields["age"] = self.age
+        state: dict[str, Any] = {
+            "head": torch.from_numpy(self.head.copy()),
+            "filled": self.filled,
+            "rows": self.rows,
+            "num_envs": self.num_envs,
+        }
+        state |= {name: part(x) for name, x in fields.items()}
+        if self.obs is not None:
+            state |= {"obs": tree_map(part, self.obs), "action": part(self.action)}
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved ring.
+
+        Raises:
+            UsageError: the ring had another size or number of envs.
+        """
+        if (state["rows"], state["num_envs"]) != (self.rows, self.num_envs):
+            raise UsageError(
+                f"the checkpoint's replay buffer holds {state['rows']} rows for each of {state['num_envs']} envs, "
+                f"this run's {self.rows} for {self.num_envs}: keep --buffer_size and --num_envs"
+            )
+        self.head, self.filled = state["head"].numpy().copy(), state["filled"]
+        self.is_transition.zero_()  # rows that are not in the checkpoint are none
+        if "obs" in state:
+            self._allocate(tree_map(lambda x: x.numpy(), state["obs"]), state["action"].numpy())
+
+        def restore(room: Tensor, saved: Tensor) -> None:
+            room.view(self.num_envs, self.rows, *room.shape[1:])[:, : saved.shape[1]] = saved
+
+        for name in ("is_transition", "ended", "terminated", "reward", *(["age"] if self.stacking.depth > 1 else [])):
+            restore(getattr(self, name), state[name])
+        if self.obs is not None:
+            tree_map(restore, self.obs, state["obs"])
+            restore(self.action, state["action"])
+
+
+def _take(x: np.ndarray, rows: np.ndarray) -> Tensor:
+    """``x[rows]``."""
+    return torch.from_numpy(x.take(rows, 0))
