@@ -11,6 +11,7 @@ import torch
 
 from lit_rl.algorithms import check_saved_model, make_algorithm, saved_algorithm
 from lit_rl.checkpoint import check_finite, describing, load, misfit
+from lit_rl.data.collector import reset_state
 from lit_rl.data.evaluation import AFTER_TRAINING
 from lit_rl.envs import make as envs
 from lit_rl.envs.atari import Atari
@@ -24,7 +25,10 @@ from lit_rl.policies.units import from_env
 
 
 class LoadedPolicy:
-    """A policy that acts on observations as the environment shows them: one, or a batch with a leading axis."""
+    """A policy that acts on observations as the environment shows them: one, or a batch with a leading axis.
+
+    One that remembers (``--use_lstm``) keeps what it has seen from call to call: say :meth:`reset` when an episode begins.
+    """
 
     def __init__(
         self, policy: Policy, spaces: Spaces, algo: str, seed: int = 0, env: dict[str, Any] | None = None
@@ -32,6 +36,25 @@ class LoadedPolicy:
         self.policy, self.spaces, self.algo = policy.eval(), spaces, algo
         self.env = env  # the environment's settings by name, as far as the checkpoint has them
         self._generator = torch.Generator().manual_seed(seed)
+        self._state: Tree = None
+        self._rows = 0  # that the state belongs to
+
+    def reset(self, begins: np.ndarray | None = None) -> None:
+        """A new episode begins: forget what was seen.
+
+        Args:
+            begins: of a batch, in which rows (B,), bool; None for all of them.
+
+        Raises:
+            UsageError: ``begins`` has another length than the batch.
+        """
+        if begins is None:
+            self._state = None
+        elif self._state is not None:
+            rows = np.asarray(begins, bool)
+            if rows.shape != (self._rows,):
+                raise UsageError(f"reset() of shape {rows.shape} does not fit the {self._rows} observations of act()")
+            self._state = reset_state(self._state, self.policy.initial_state(self._rows), rows)
 
     @torch.no_grad()
     def act(self, obs: Tree, explore: bool = False) -> np.ndarray:
@@ -43,12 +66,20 @@ class LoadedPolicy:
             explore: act as at the end of training, schedules at their final values, instead of greedily.
 
         Raises:
-            UsageError: the observation does not have the shape of the space.
+            UsageError: the observation does not have the shape of the space, or a policy that remembers gets another
+                number of them than in the call before.
         """
         batch, single = self._batch(obs)
         count = len(tree_leaves(batch)[0])
         noise = self.policy.noise(1, count, self._generator, AFTER_TRAINING, 1)[0] if explore else None
-        action = self.policy.env_action(self.policy.act(batch, noise).action.numpy())
+        if self._state is not None and count != self._rows:
+            raise UsageError(
+                f"this policy remembers the episodes of {self._rows} observations and got {count}: call reset() where "
+                "other episodes begin"
+            )
+        acted = self.policy.act(batch, noise, self._state)
+        self._state, self._rows = acted.state, count
+        action = self.policy.env_action(acted.action.numpy())
         return action[0] if single else action
 
     @torch.no_grad()

@@ -151,4 +151,4 @@ def make_collector(
 def collect(collector: Collector, policy: Policy, n: int, env_steps: int = 0, random: bool = False) -> Steps:
     """``collector.collect`` as tensors that the next collect does not overwrite."""
     steps = collector.collect(n, policy, env_steps, random)
-    return Steps(*tree_map(lambda x: torch.tensor(x), tuple(steps)))
+    return Steps(*tree_map(lambda x: torch.tensor(x), tuple(steps[:-2])))

@@ -113,6 +113,8 @@ def check_saved_model(config: object, path: str | Path) -> None:
         found = _imported(name, f"{path} holds a policy with the custom model {name}")
         if not (isinstance(found, type) and issubclass(found, nn.Module)):
             raise UsageError(f"{path} holds a policy with the custom model {name}, which is no torch.nn.Module")
+    if isinstance(config, dict):
+        check_saved_model(config.get("policy_of"), path)  # settings of another algorithm, whose policy it is
 
 
 def _imported(name: str, shown: str) -> object:

@@ -81,7 +81,7 @@ class A2C(Algorithm):
 
     def loss(self, batch: RolloutBatch, entropy_coeff: Tensor) -> Loss:
         """Policy gradient with entropy, and the critic's squared error (Mnih et al. 2016, section 4 and algorithm S3)."""
-        log_prob_B, entropy_B, value_B = self.policy.evaluate(batch.obs, batch.action)
+        log_prob_B, entropy_B, value_B = self.policy.evaluate(batch.obs, batch.action, batch.sequences)
         advantage_B = standardize(batch.advantage) if self.config.normalize_advantage else batch.advantage
         policy_loss = -(log_prob_B * advantage_B).mean()
         value_loss = torch.square(value_B - batch.return_).mean()

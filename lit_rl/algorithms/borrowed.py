@@ -24,6 +24,8 @@ def borrowed_policy(spaces: Spaces, policy_of: Mapping[str, Any]) -> Policy:
     settings = {name: value for name, value in policy_of.items() if name != "algo"}
     if "algo" not in policy_of:
         raise UsageError(f'{SHOWN} {dict(policy_of)} names no algorithm: give {SHOWN} \'{{"algo": "SAC"}}\'')
+    if policy_of.get("use_lstm"):
+        raise UsageError(f"{SHOWN}: a policy that remembers learns from sequences, not from single steps: no use_lstm")
     try:
         return make_algorithm(saved_algorithm(policy_of["algo"], SHOWN), spaces, settings).policy
     except UsageError as error:

@@ -59,7 +59,7 @@ class PG(Algorithm):
 
     def loss(self, batch: RolloutBatch, entropy_coeff: Tensor) -> Loss:
         """Minus log-probability times advantage (Williams 1992, eq. 5), and the baseline's squared error."""
-        log_prob_B, entropy_B, value_B = self.policy.evaluate(batch.obs, batch.action)
+        log_prob_B, entropy_B, value_B = self.policy.evaluate(batch.obs, batch.action, batch.sequences)
         policy_loss = -(log_prob_B * standardize(batch.advantage)).mean()
         entropy = entropy_B.mean()
         loss = policy_loss - entropy_coeff * entropy

@@ -102,7 +102,7 @@ class PPO(Algorithm):
 
     def loss(self, batch: RolloutBatch, clip: Tensor, entropy_coeff: Tensor, kl_coeff: Tensor) -> Loss:
         """The clipped surrogate, the critic's squared error and the entropy (eq. 9), and the KL penalty (eq. 8)."""
-        log_prob_B, entropy_B, value_B = self.policy.evaluate(batch.obs, batch.action)
+        log_prob_B, entropy_B, value_B = self.policy.evaluate(batch.obs, batch.action, batch.sequences)
         advantage_B = standardize(batch.advantage)
         policy_loss = clipped_surrogate(log_prob_B, batch.log_prob, advantage_B, clip).mean()
         value_loss = self.value_error(value_B, batch).mean()

@@ -25,6 +25,12 @@ class RolloutConfig(AlgorithmConfig):
     """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
     share_torso: bool = False
     """Whether actor and critic share their hidden layers."""
+    use_lstm: bool = False
+    """Remember what was seen in an episode, by an LSTM behind the hidden layers."""
+    lstm_cell_size: int = 256
+    """Cells of each LSTM."""
+    max_seq_len: int = 20
+    """Env steps that gradients flow back through an LSTM, at most; minibatches are made of sequences of this length."""
     normalize_obs: bool = False
     """Normalise float observations by their running mean and standard deviation."""
     normalize_reward: bool = False
@@ -41,7 +47,8 @@ class RolloutConfig(AlgorithmConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_schedules(entropy_coeff=(0.0, float("inf")))
-        at_least("rollout_length", self.rollout_length, 1)
+        for name in ("rollout_length", "lstm_cell_size", "max_seq_len"):
+            at_least(name, getattr(self, name), 1)
         at_least("vf_coeff", self.vf_coeff, 0)
         if not 0 <= self.gae_lambda <= 1:
             raise UsageError(f"--gae_lambda {self.gae_lambda} is out of range: it must lie between 0 and 1")
@@ -58,6 +65,7 @@ class RolloutConfig(AlgorithmConfig):
             critic=critic,
             normalize_obs=self.normalize_obs,
             encoder=self.encoder,
+            lstm=self.lstm_cell_size if self.use_lstm else None,
         )
 
     def plan(self, epochs: int = 1, batch_size: int | None = None) -> RolloutPlan:
@@ -70,4 +78,5 @@ class RolloutConfig(AlgorithmConfig):
             gamma=self.gamma,
             gae_lambda=self.gae_lambda,
             normalize_reward=self.normalize_reward,
+            sequence=self.max_seq_len if self.use_lstm else 1,
         )

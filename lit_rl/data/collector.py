@@ -113,7 +113,9 @@ class Collector:
         self._obs = None
 
     @torch.no_grad()
-    def collect(self, n: int, policy: Policy, env_steps: int, random: bool = False) -> Steps:
+    def collect(
+        self, n: int, policy: Policy, env_steps: int, random: bool = False, keep_state: int | None = None
+    ) -> Steps:
         """Make ``n`` env steps, in whole vector steps; what is made too much is owed to the next call (which may make none).
 
         Args:
@@ -121,6 +123,7 @@ class Collector:
             policy: acts, exploring.
             env_steps: where the run stands on the x-axis, for schedules.
             random: act at random instead, whatever the policy.
+            keep_state: vector steps between two of the policy's states that are kept; None keeps none.
 
         Raises:
             NumericsError: an observation or a reward is NaN or infinite.
@@ -140,12 +143,15 @@ class Collector:
         actor = self._make_actor(policy, random)
         with _drawing_float32():
             noise = policy.noise(block.capacity, self.num_envs, self.generator, env_steps, self.vector_step).numpy()
-        state = self._state if self._state is not None else policy.initial_state(self.num_envs)
+        initial = policy.initial_state(self.num_envs)
+        state = self._state if _alike(self._state, initial) else initial  # another policy may remember otherwise
+        states = _States(None if initial is None else keep_state)
         final_index: list[tuple[int, int]] = []
         final_obs: list[Tree] = []
         metrics: dict[int, dict[str, float]] = {}
         made = t = 0
         while made < wanted:
+            states.before(t, state)
             action, state = actor.act(block.get_obs(t) if frames is None else frames.see(), noise[t], state)
             next_obs, reward, terminated, truncated, info = self.envs.step(policy.env_action(action))
             block.set_action(t, action)
@@ -170,11 +176,13 @@ class Collector:
                 fresh = ended
             if ended.any():
                 self._finish(t, ended, info, final_index, final_obs, metrics)
+                if not self._next_step:
+                    states.after(state, ended)
             if frames is not None:
                 frames.push(block.get_obs(t + 1), fresh)
                 block.age[t + 1] = frames.age
             if state is not None and fresh.any():
-                state = reset_state(state, policy.initial_state(self.num_envs), fresh)
+                state = reset_state(state, initial, fresh)
             t += 1
         self._obs = tree_map(lambda x: x[t].copy(), block.obs)
         self._state = state
@@ -182,7 +190,7 @@ class Collector:
         begin = env_steps + ranks * self._surplus
         self._surplus += made - n
         self.env_steps += made
-        steps = _steps(block, t, final_index, final_obs, past)
+        steps = states.add_to(_steps(block, t, final_index, final_obs, past), state)
         _check_finite(steps, begin, ranks)
         if self.recorder is not None:
             self.recorder.add(steps, policy, env_steps, self.vector_step, random)
@@ -274,6 +282,44 @@ def reported_success(info: dict[str, Any], n: int) -> float | None:
         if key in info and (reports is None or reports[n]):
             return float(info[key][n])
     return None
+
+
+class _States:
+    """The policy's states during a block: every few vector steps, and where episodes ended.
+
+    Args:
+        every: vector steps between two of them; None keeps none.
+    """
+
+    def __init__(self, every: int | None) -> None:
+        self._every = every
+        self._before: list[Tree] = []
+        self._after: list[Tree] = []
+
+    def before(self, t: int, state: Tree) -> None:
+        """The state before vector step ``t``."""
+        if self._every is not None and t % self._every == 0:
+            self._before.append(state)
+
+    def after(self, state: Tree, ended: np.ndarray) -> None:
+        """The state before the final observations of some of the envs."""
+        if self._every is not None:
+            rows = torch.from_numpy(ended)
+            self._after.append(tree_map(lambda x: x[rows.to(x.device)], state))
+
+    def add_to(self, steps: Steps, state: Tree) -> Steps:
+        """The block with its states; ``state`` is the last one."""
+        if self._every is None:
+            return steps
+        states = tree_map(lambda *x: torch.stack(x), *self._before, state)
+        after = self._after or [tree_map(lambda x: x[:0], state)]
+        return steps._replace(state=states, final_state=tree_map(lambda *x: torch.cat(x), *after))
+
+
+def _alike(state: Tree, initial: Tree) -> bool:
+    """Whether a state is one of the policy that begins with ``initial``."""
+    kinds = [[None if x is None else (x.shape, x.dtype, x.device) for x in tree_leaves(s)] for s in (state, initial)]
+    return kinds[0] == kinds[1]
 
 
 def reset_state(state: Tree, initial: Tree, fresh: np.ndarray) -> Tree:

@@ -124,7 +124,8 @@ class RolloutPlan:
     """Collect a rollout → advantages → epochs x minibatches, and again (PG, A2C, PPO).
 
     An iteration holds one rollout or several, one after the other. A rollout is shuffled once per epoch and split into
-    minibatches of ``batch_size`` transitions or a few more, so that as few as can be are left over.
+    minibatches of ``batch_size`` transitions or a few more, so that as few as can be are left over. Of a policy that remembers,
+    minibatches are made of whole sequences of ``sequence`` vector steps, so they may hold a few less.
     """
 
     steps_per_iteration: int
@@ -134,10 +135,12 @@ class RolloutPlan:
     gamma: float
     gae_lambda: float
     normalize_reward: bool = False  # by the standard deviation of discounted returns so far
+    sequence: int = 1  # vector steps that stay together, in their order; 1 where the policy remembers nothing
 
     def fit(self, step_per_epoch: int, vector_step: int) -> RolloutPlan:
         length, iteration = fit_rollout(self.rollout_length, self.steps_per_iteration, step_per_epoch, vector_step)
-        return dataclasses.replace(self, rollout_length=length, steps_per_iteration=iteration)
+        sequence = fit_sequence(self.sequence, length)
+        return dataclasses.replace(self, rollout_length=length, steps_per_iteration=iteration, sequence=sequence)
 
     def offline(self) -> OfflinePlan:
         raise learns_by_acting()
@@ -223,6 +226,16 @@ def fit_rollout(
     longest = max(1, min(rollout_length, step_per_epoch // vector_step))
     rollout = fit_iteration(longest * vector_step, step_per_epoch, vector_step)
     return rollout // vector_step, fit_iteration(steps_per_iteration, step_per_epoch, rollout)
+
+
+def fit_sequence(sequence: int, rollout_length: int) -> int:
+    """The longest sequence that cuts a rollout evenly, ``sequence`` at most; ``sequence`` itself where that is under half of it.
+
+    The last sequence of a rollout is a shorter one then.
+    """
+    longest = min(sequence, rollout_length)
+    even = max(n for n in range(1, longest + 1) if rollout_length % n == 0)
+    return even if 2 * even > longest else longest
 
 
 def fit_population(members: int, steps_per_iteration: int, step_per_epoch: int, vector_step: int) -> tuple[int, int]:

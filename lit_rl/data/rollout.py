@@ -16,6 +16,7 @@ from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.stacks import stacked
 from lit_rl.data.transitions import RolloutBatch, Steps
 from lit_rl.functional.returns import gae
+from lit_rl.functional.sequences import Sequences, choose, cut, keep, to_device
 from lit_rl.functional.tree import tree_map
 from lit_rl.networks.normalize import RunningNorm
 from lit_rl.policies.base import Policy
@@ -29,7 +30,9 @@ class RolloutSource:
         self.env_steps = 0
         self.generator = torch.Generator().manual_seed(seed)
         self.rows = plan.rollout_length * collector.num_envs  # of one rollout, on this rank
-        self.minibatches = max(1, self.rows // (plan.batch_size or self.rows))  # of an epoch
+        # minibatches of an epoch: of whole sequences, which are single transitions where the policy remembers nothing
+        sequences = -(-plan.rollout_length // plan.sequence) * collector.num_envs
+        self.minibatches = max(1, sequences // max(1, (plan.batch_size or self.rows) // plan.sequence))
         self.reward_scale = RewardScale(plan.gamma, collector.num_envs) if plan.normalize_reward else None
 
     def experience(self, policy: Policy) -> RolloutExperience:
@@ -38,27 +41,29 @@ class RolloutSource:
     @torch.no_grad()
     def collect(self, policy: Policy) -> RolloutBatch:
         """The next rollout, all its transitions in one batch, on the policy's device."""
-        steps = self.collector.collect(self.rows, policy, self.env_steps)
+        steps = self.collector.collect(self.rows, policy, self.env_steps, keep_state=self.plan.sequence)
         self.env_steps += self.rows * self.world_size
         if self.reward_scale is not None:
             steps = steps._replace(reward=self.reward_scale.scaled(steps))
-        seen = stacked(steps, self.collector.stacking)
-        rollout = evaluate_rollout(seen, policy, self.plan.gamma, self.plan.gae_lambda)
+        seen, plan = stacked(steps, self.collector.stacking), self.plan
+        rollout = evaluate_rollout(seen, policy, plan.gamma, plan.gae_lambda, plan.sequence)
         hooks = self.collector.hooks
         return rollout if hooks is None else call(hooks.on_postprocess_traj, seen, rollout) or rollout
 
     def split(self, rollout: RolloutBatch) -> Iterator[RolloutBatch]:
         """The minibatches of all epochs: as many as the plan says, whatever number of transitions came in."""
         yes, no = (torch.tensor(last, device=rollout.advantage.device) for last in (True, False))
-        count, size = self.minibatches, self.rows // self.minibatches
-        whole = count == 1 and len(rollout.advantage) == size
+        count, units = self.minibatches, units_of(rollout)
+        # rows are split into equal parts, and there are more sequences the more episodes have ended
+        size = max(1, units // count) if rollout.sequences else self.rows // count
+        whole = count == 1 and units == size
         for epoch in range(self.plan.epochs):
             parts = [rollout] if whole else self._shuffled(rollout, count, size)
             for number, part in enumerate(parts):
                 yield part._replace(last=yes if (epoch, number) == (self.plan.epochs - 1, count - 1) else no)
 
     def _shuffled(self, rollout: RolloutBatch, count: int, size: int) -> list[RolloutBatch]:
-        order = torch.randperm(len(rollout.advantage), generator=self.generator)
+        order = torch.randperm(units_of(rollout), generator=self.generator)
         # envs that reset in the next step may have made a few transitions less or more than were asked for
         order = order.repeat(-(-count * size // len(order)))[: count * size].to(rollout.advantage.device)
         shuffled = take(rollout, order)
@@ -100,10 +105,11 @@ class RolloutSource:
         self.cut()
 
 
-def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: float) -> RolloutBatch:
+def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: float, sequence: int = 1) -> RolloutBatch:
     """All transitions of a block with log-probabilities, values, advantages and returns; rows that are resets left out.
 
     A truncated episode bootstraps from its own final observation. ``last`` is true. Tensors may share the block's memory.
+    ``sequence`` is the number of vector steps between the states that were kept of a policy that remembers.
     """
     device = next(policy.parameters()).device
     length, envs = steps.reward.shape
@@ -113,19 +119,27 @@ def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: flo
 
     obs = tree_map(lambda x: rows(x[:length]), steps.obs)
     action = rows(steps.action)
-    evaluated = policy.evaluate(obs, action)
+    sequences: Sequences | tuple[()] = ()
+    if steps.state is not None:
+        begins, kept = torch.from_numpy(begins_episode(steps)), tree_map(lambda x: x[:-1], steps.state)
+        sequences = to_device(cut(begins, kept, policy.initial_state(1), sequence), device)
+    evaluated = policy.evaluate(obs, action, sequences)
     t, n = steps.final_index.T
-    cut = steps.truncated[t, n] & ~steps.terminated[t, n]  # the others bootstrap from nothing
+    cut_off = steps.truncated[t, n] & ~steps.terminated[t, n]  # the others bootstrap from nothing
     after = tree_map(
-        lambda x, final: torch.from_numpy(np.concatenate([x[length], final[cut]])).to(device),
+        lambda x, final: torch.from_numpy(np.concatenate([x[length], final[cut_off]])).to(device),
         steps.obs,
         steps.final_obs,
     )
-    after_value = policy.value(after).float().cpu()
+    remembered = None
+    if steps.state is not None:
+        rows_cut = torch.from_numpy(cut_off).to(device)
+        remembered = tree_map(lambda x, final: torch.cat([x[-1], final[rows_cut]]), steps.state, steps.final_state)
+    after_value = policy.value(after, remembered).float().cpu()
     log_prob, value = evaluated.log_prob.float(), evaluated.value.float()
     value_TN = value.cpu().reshape(length, envs)
     next_value_TN = torch.cat([value_TN[1:], after_value[None, :envs]])
-    next_value_TN[t[cut], n[cut]] = after_value[envs:]
+    next_value_TN[t[cut_off], n[cut_off]] = after_value[envs:]
     terminated = torch.from_numpy(steps.terminated)
     ended = terminated | torch.from_numpy(steps.truncated)
     reward = torch.from_numpy(steps.reward)
@@ -138,16 +152,40 @@ def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: flo
         advantage=advantage.view(-1).to(device),
         return_=return_.view(-1).to(device),
         last=torch.tensor(True, device=device),
+        sequences=sequences,
     )
     if steps.valid.all():
         return whole
-    return take(whole, rows(steps.valid))
+    valid = rows(steps.valid)
+    return _rows(whole, valid, keep(sequences, valid) if sequences else ())
 
 
-def take(batch: RolloutBatch, rows: Tensor | slice) -> RolloutBatch:
-    """Some of the rows."""
-    fields = tree_map(lambda x: x[rows], tuple(batch[:-1]))
-    return RolloutBatch._make([*fields, batch.last])
+def begins_episode(steps: Steps) -> np.ndarray:
+    """Whether an episode begins with each step (T, N) after the first vector step, whose state is kept as it begins."""
+    begins = np.zeros_like(steps.valid)
+    begins[1:] = ~steps.valid[:-1]  # the row of a reset
+    t, n = steps.final_index.T
+    later = t + 1 < len(begins)
+    begins[t[later] + 1, n[later]] = True
+    return begins
+
+
+def units_of(rollout: RolloutBatch) -> int:
+    """The number of what a minibatch is made of: sequences, or rows where the policy remembers nothing."""
+    return rollout.sequences.rows.shape[1] if rollout.sequences else len(rollout.advantage)
+
+
+def take(batch: RolloutBatch, units: Tensor | slice) -> RolloutBatch:
+    """Some of the rows, or of the sequences where the policy remembers."""
+    if not batch.sequences:
+        return _rows(batch, units, ())
+    rows, sequences = choose(batch.sequences, units)
+    return _rows(batch, rows, sequences)
+
+
+def _rows(batch: RolloutBatch, rows: Tensor | slice, sequences: Sequences | tuple[()]) -> RolloutBatch:
+    fields = tree_map(lambda x: x[rows], tuple(batch[:-2]))
+    return RolloutBatch._make([*fields, batch.last, sequences])
 
 
 class RewardScale:

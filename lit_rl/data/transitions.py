@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lit_rl.functional.sequences import Sequences
 from lit_rl.functional.tree import Tree
 
 
@@ -36,6 +37,8 @@ class Steps(NamedTuple):
         (0, 0), np.uint8
     )  # (T + 1, N): frames of its episode before each of ``obs``, up to K - 1
     past: Tree = ()  # (K - 1, N, ...): what was seen before ``obs[0]``, of the stacked parts
+    state: Tree = None  # (C + 1, N, ...): the policy's before every E-th vector step and after the last, where it is kept
+    final_state: Tree = None  # (K, ...): the policy's before each final observation
 
 
 class Transitions(NamedTuple):
@@ -65,6 +68,7 @@ class RolloutBatch(NamedTuple):
     advantage: Tensor  # (B,) float32
     return_: Tensor  # (B,) float32: advantage + value, what the critic should say
     last: Tensor  # () bool: no minibatch of the same rollout comes after it
+    sequences: Sequences | tuple[()] = ()  # how rows follow one another, where the policy remembers
 
 
 class Evaluations(NamedTuple):

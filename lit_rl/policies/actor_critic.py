@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces as gs
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 
 from lit_rl.envs.spaces import Spaces, describe
 from lit_rl.errors import UsageError
+from lit_rl.functional.sequences import Sequences
 from lit_rl.functional.tree import Tree, tree_leaves
 from lit_rl.networks.custom import MakeEncoder
 from lit_rl.networks.encoder import Encoder
@@ -18,6 +21,7 @@ from lit_rl.networks.heads import ValueHead
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.init import orthogonal_
 from lit_rl.networks.normalize import ObservationNorm
+from lit_rl.networks.recurrent import RecurrentTorso
 from lit_rl.networks.torso import Torso
 from lit_rl.policies.base import Acted, Evaluated, HostAct, Policy
 from lit_rl.policies.categorical import Categorical
@@ -27,11 +31,18 @@ from lit_rl.policies.gaussian import Gaussian
 class StochasticActor(nn.Module):
     """Torso, head and distribution: observations → the parameters of a distribution over actions."""
 
+    torso: Torso | RecurrentTorso
+
     def __init__(
-        self, spaces: Spaces, hidden_sizes: Sequence[int], activation: str, encoder: MakeEncoder = Encoder
+        self,
+        spaces: Spaces,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        encoder: MakeEncoder = Encoder,
+        lstm: int | None = None,
     ) -> None:
         super().__init__()
-        self.torso = Torso(spaces.observation, hidden_sizes, activation, encoder)
+        self.torso = make_torso(spaces.observation, hidden_sizes, activation, encoder, lstm)
         self.distribution = make_distribution(spaces)
         self.linear = nn.Linear(self.torso.features, self.distribution.outputs)
 
@@ -66,6 +77,14 @@ def make_distribution(spaces: Spaces) -> Categorical | Gaussian:
     )
 
 
+def make_torso(
+    space: gym.Space[Any], hidden_sizes: Sequence[int], activation: str, encoder: MakeEncoder, lstm: int | None
+) -> Torso | RecurrentTorso:
+    """A torso, with an LSTM of that many cells on it where there is a number."""
+    torso = Torso(space, hidden_sizes, activation, encoder)
+    return torso if lstm is None else RecurrentTorso(torso, lstm)
+
+
 class ActorCritic(Policy):
     """A stochastic policy and, with ``critic``, a value function, on a torso of its own or on the actor's.
 
@@ -73,6 +92,9 @@ class ActorCritic(Policy):
 
     Weights start orthogonal: times sqrt(2) in the torsos, 0.01 in the actor's head, so that all actions are about as
     likely, and 1 in the critic's (Schulman et al. 2017's own code). A user's own encoder keeps the weights it came with.
+
+    With ``lstm``, the number of its cells, each torso ends in an LSTM. The state is then a tuple of one tensor for each torso,
+    (B, 2, cells); where none is given, an episode begins.
 
     Raises:
         UsageError: spaces that it cannot handle, or a bad network.
@@ -89,42 +111,59 @@ class ActorCritic(Policy):
         critic: bool = True,
         normalize_obs: bool = False,
         encoder: MakeEncoder = Encoder,
+        lstm: int | None = None,
     ) -> None:
         super().__init__(spaces)
         self.norm = ObservationNorm(spaces.observation) if normalize_obs else None
         self.share_torso = share_torso
-        self.actor = StochasticActor(spaces, hidden_sizes, activation, encoder)
+        self.actor = StochasticActor(spaces, hidden_sizes, activation, encoder, lstm)
         orthogonal_(self.actor.torso, 2**0.5)
         orthogonal_(self.actor.linear, 0.01)
         if critic:
             head = ValueHead(self.actor.torso.features)
             orthogonal_(head, 1.0)
-            torso = None if share_torso else Torso(spaces.observation, hidden_sizes, activation, encoder)
-            if torso is not None:
+            torso = None
+            if not share_torso:
+                torso = make_torso(spaces.observation, hidden_sizes, activation, encoder, lstm)
                 orthogonal_(torso, 2**0.5)
             self.critic = head if torso is None else nn.Sequential(torso, head)
 
-    def evaluate(self, obs: Tree, action: Tensor) -> Evaluated:
+    @property
+    def torsos(self) -> list[Any]:
+        """The actor's, and the critic's where it has its own: the last one is what the critic sees through."""
+        return [self.actor.torso, *([self.critic[0]] if isinstance(self.critic, nn.Sequential) else [])]
+
+    def evaluate(self, obs: Tree, action: Tensor, sequences: Sequences | tuple[()] = ()) -> Evaluated:
         """Log-probabilities and entropies of the actor, and values of the critic (0 without one)."""
         obs = self._seen(obs)
-        features = self.actor.torso(obs)
-        parameters = self.actor.read(features, obs)
+        if sequences:
+            unrolled = zip(self.torsos, sequences.state, strict=True)
+            features = [torso.unroll(obs, state, sequences) for torso, state in unrolled]
+        else:
+            features = [torso(obs) for torso in self.torsos]
+        parameters = self.actor.read(features[0], obs)
         distribution = self.actor.distribution
-        value = self._value(obs, features)
-        return Evaluated(distribution.log_prob(parameters, action), distribution.entropy(parameters), value)
+        log_prob, entropy = distribution.log_prob(parameters, action), distribution.entropy(parameters)
+        return Evaluated(log_prob, entropy, self._read_value(features[-1]))
 
     def log_prob(self, obs: Tree, action: Tensor) -> Tensor:
-        return self.actor.distribution.log_prob(self.actor(self._seen(obs)), action)
+        return self.actor.distribution.log_prob(self._step(obs, None)[0], action)
 
     def divergence(self, other: Policy, obs: Tree) -> Tensor:
         assert isinstance(other, ActorCritic)
-        mine, theirs = self.actor(self._seen(obs)), other.actor(other._seen(obs))
+        mine, theirs = self._step(obs, None)[0], other._step(obs, None)[0]
         return self.actor.distribution.kl(mine, other.actor.distribution, theirs)
 
-    def value(self, obs: Tree) -> Tensor:
+    def value(self, obs: Tree, state: Tree = None) -> Tensor:
         """Values (B,); 0 without a critic."""
-        obs = self._seen(obs)
-        return self._value(obs, self.actor.torso(obs) if self.share_torso else None)
+        if self.critic is None:
+            return self.actor.linear.weight.new_zeros(len(tree_leaves(obs)[0]))
+        obs, torso = self._seen(obs), self.torsos[-1]
+        if not isinstance(torso, RecurrentTorso):
+            return self._read_value(torso(obs))
+        if state is None:
+            state = self.initial_state(len(tree_leaves(obs)[0]))
+        return self._read_value(torso(obs, state[-1])[0])
 
     def observe(self, obs: Tree) -> None:
         if self.norm is not None:
@@ -133,16 +172,34 @@ class ActorCritic(Policy):
     def _seen(self, obs: Tree) -> Tree:
         return obs if self.norm is None else self.norm(obs)
 
-    def _value(self, obs: Tree, features: Tensor | None) -> Tensor:
+    def _read_value(self, features: Tensor) -> Tensor:
+        """The critic's values of what its torso saw."""
         if self.critic is None:
-            return self.actor.linear.weight.new_zeros(len(tree_leaves(obs)[0]))
-        value: Tensor = self.critic(features if self.share_torso else obs)
+            return features.new_zeros(len(features))
+        head = self.critic[1] if isinstance(self.critic, nn.Sequential) else self.critic
+        value: Tensor = head(features)
         return value
 
+    def _step(self, obs: Tree, state: Tree) -> tuple[Tensor, Tree]:
+        """The distribution's parameters for B observations, and the state after them."""
+        obs, torso = self._seen(obs), self.actor.torso
+        if not isinstance(torso, RecurrentTorso):
+            return self.actor.read(torso(obs), obs), None
+        if state is None:
+            state = self.initial_state(len(tree_leaves(obs)[0]))
+        stepped = [each(obs, before) for each, before in zip(self.torsos, state, strict=True)]
+        return self.actor.read(stepped[0][0], obs), tuple(after for _, after in stepped)
+
     def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:
-        parameters, distribution = self.actor(self._seen(obs)), self.actor.distribution
+        parameters, state = self._step(obs, state)
+        distribution = self.actor.distribution
         action = distribution.mode(parameters) if noise is None else distribution.sample(parameters, noise)
-        return Acted(action, None)
+        return Acted(action, state)
+
+    def initial_state(self, envs: int) -> Tree:
+        if not isinstance(self.actor.torso, RecurrentTorso):
+            return None
+        return tuple(torso.initial_state(envs) for torso in self.torsos)
 
     def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
         return self.actor.distribution.noise(steps, envs, generator)

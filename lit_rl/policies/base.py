@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lit_rl.envs.masks import MASK
 from lit_rl.envs.spaces import Spaces
+from lit_rl.functional.sequences import Sequences
 from lit_rl.functional.tree import Tree
 
 HostAct = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
@@ -57,12 +58,15 @@ class Policy(nn.Module):
         """Exploration noise (steps, envs, K) for vector steps of ``vector_step`` env steps each that follow ``env_steps``."""
         raise NotImplementedError
 
-    def evaluate(self, obs: Tree, action: Tensor) -> Evaluated:
-        """What the policy says of B actions once they are taken; only rollouts ask for it."""
+    def evaluate(self, obs: Tree, action: Tensor, sequences: Sequences | tuple[()] = ()) -> Evaluated:
+        """What the policy says of B actions once they are taken; only rollouts ask for it.
+
+        ``sequences`` says how the B rows follow one another, where the policy remembers; it is () where it does not.
+        """
         raise NotImplementedError
 
-    def value(self, obs: Tree) -> Tensor:
-        """Values (B,) of B observations; only rollouts ask for them."""
+    def value(self, obs: Tree, state: Tree = None) -> Tensor:
+        """Values (B,) of B observations, with what is remembered from before them; only rollouts ask for them."""
         raise NotImplementedError
 
     def log_prob(self, obs: Tree, action: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ ACTIONS = {
     "box": gym.spaces.Box(np.array([-3, 0], np.float32), np.array([1, np.inf], np.float32)),
     "number": gym.spaces.Box(-2, 2, (), np.float64),
 }
+LSTM = {"use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 8}
 FORBIDDEN = {"discrete": 1, "parts": 3}  # a place in the mask
 
 
@@ -54,13 +55,13 @@ class Picky(gym.Env[Any, Any]):
 
 
 @pytest.mark.parametrize("kind, masked", [*((kind, False) for kind in ACTIONS), *((kind, True) for kind in FORBIDDEN)])
-@pytest.mark.parametrize("algo", ["PG", "A2C", "PPO"])
-def test_it_trains_is_evaluated_and_served(algo, kind, masked, tmp_path):
+@pytest.mark.parametrize("algo, memory", [("PG", {}), ("A2C", {}), ("PPO", {}), ("A2C", LSTM)], ids=str)
+def test_it_trains_is_evaluated_and_served(algo, memory, kind, masked, tmp_path):
     data = ExperienceDataModule(
         Picky, {"kind": kind, "masked": masked}, num_envs=2, step_per_epoch=64, episode_per_test=3, num_test_envs=2
     )
     settings = {"hidden_sizes": [8], "rollout_length": 16, "steps_per_iteration": 64, "normalize_obs": True}
-    policy = LitPolicy(algo, data.spaces, **settings)
+    policy = LitPolicy(algo, data.spaces, **settings, **memory)
     trainer = make_trainer(1)
     trainer.fit(policy, datamodule=data)
     assert policy.updates >= 2 and np.isfinite(policy.reported["Eval/return"])

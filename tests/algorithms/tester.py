@@ -284,6 +284,7 @@ class AlgorithmTester:
                 assert load(path)["hyper_parameters"]["lit_rl"]["config"] == asdict(policy.algorithm.config)
                 loaded = load_policy(path)
                 np.testing.assert_allclose(loaded.act(obs), expected, rtol=1e-5, atol=1e-6)
+                loaded.reset()
                 assert make_env(Signs, ENVS[kind]).action_space.contains(loaded.act(obs[0]))
                 again = LitPolicy.load_from_checkpoint(path)
                 assert_equal(dict(again.state_dict()), snapshot(policy))
