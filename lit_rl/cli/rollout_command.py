@@ -30,6 +30,10 @@ def main(argv: list[str]) -> int:
         from lit_rl.algorithms import find_algorithm
 
         find_algorithm(settings.algo)  # imports a user's own, which a checkpoint may not
+    if settings.custom_model is not None:
+        from lit_rl.algorithms import import_object
+
+        import_object(settings.custom_model, "--custom_model")
     from lit_rl.serving import load_policy
 
     loaded = load_policy(settings.checkpoint)

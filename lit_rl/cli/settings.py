@@ -22,6 +22,8 @@ class RolloutSettings:
     """A checkpoint, or a run's folder."""
     algo: str | None = None
     """Algorithm that the checkpoint must hold; your own, module:Class, is imported. Alias: --run."""
+    custom_model: str | None = None
+    """Your own network that the checkpoint names, module:Class: its module is imported."""
     env: str | None = None
     """Environment to play in, of the spaces that the policy was made for; by default the one it learned in."""
     env_config: dict[str, Any] = field(default_factory=dict)

@@ -37,7 +37,7 @@ class Steps(NamedTuple):
         (0, 0), np.uint8
     )  # (T + 1, N): frames of its episode before each of ``obs``, up to K - 1
     past: Tree = ()  # (K - 1, N, ...): what was seen before ``obs[0]``, of the stacked parts
-    state: Tree = None  # (C + 1, N, ...): the policy's before every E-th vector step and after the last, where it is kept
+    state: Tree = None  # (C + 1, N, ...): of the policy, before every E-th vector step and after the last
     final_state: Tree = None  # (K, ...): the policy's before each final observation
 
 
