@@ -84,7 +84,7 @@ def test_a_name_that_is_no_path_is_refused():
 
 def test_the_network_of_the_docs_works(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "docs" / "networks.md").read_text("utf-8")
-    (tmp_path / "nets_of_the_docs.py").write_text(text.split("```python\n")[1].split("```")[0])
+    (tmp_path / "nets_of_the_docs.py").write_text(text.split("```python\n# my_nets.py\n")[1].split("```")[0])
     monkeypatch.syspath_prepend(tmp_path)
     config = find_algorithm("SAC").Config(custom_model="nets_of_the_docs:Waves", custom_model_config={"waves": 64})
     obs = torch.randn(3, 3)
