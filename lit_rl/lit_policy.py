@@ -154,7 +154,8 @@ class LitPolicy(pl.LightningModule):
             )
         self.optimize.attach()
         steady = torch.are_deterministic_algorithms_enabled() or self._data.exact_resume
-        self.native = NativeGradient(self.native_updates, steady, lambda: self.updates)
+        off = "minibatches of sequences have many shapes" if self.policy.remembers else None
+        self.native = NativeGradient(self.native_updates, steady, lambda: self.updates, off)
         self.optimize.gradient = self.native
         return self.optimize.optimizer
 

@@ -115,7 +115,7 @@ class ActorCritic(Policy):
     ) -> None:
         super().__init__(spaces)
         self.norm = ObservationNorm(spaces.observation) if normalize_obs else None
-        self.share_torso = share_torso
+        self.share_torso, self.remembers = share_torso, lstm is not None
         self.actor = StochasticActor(spaces, hidden_sizes, activation, encoder, lstm)
         orthogonal_(self.actor.torso, 2**0.5)
         orthogonal_(self.actor.linear, 0.01)

@@ -41,6 +41,7 @@ class Policy(nn.Module):
 
     actor: nn.Module
     critic: nn.Module | None
+    remembers = False  # whether its rollouts are learned from in sequences, whose number and lengths are never the same
 
     def __init__(self, spaces: Spaces) -> None:
         super().__init__()

@@ -102,6 +102,12 @@ def test_it_starts_a_stage():
     make_tester("A2C").starts_a_stage()
 
 
+def test_no_native_code_is_built_for_minibatches_of_many_shapes():
+    with pytest.warns(UserWarning, match="updates stay eager: minibatches of sequences have many shapes"):
+        _, policy = recall("A2C", 1, compile=True, **LSTM)
+    assert policy.native.history()["all"][0]["why"] == "minibatches of sequences have many shapes"
+
+
 @pytest.fixture
 def policy():
     """One whose actions depend on all that it has seen."""

@@ -56,12 +56,21 @@ class NativeGradient:
         steady: change nothing in the middle of a run: what cannot be native from its first update on stays eager, and so
             does "auto", whose first update depends on what the cache happens to hold.
         count: the number of updates made so far.
+        off: why nothing can be native, where that is known.
     """
 
-    def __init__(self, compile: Compile = "auto", steady: bool = False, count: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self,
+        compile: Compile = "auto",
+        steady: bool = False,
+        count: Callable[[], int] = lambda: 0,
+        off: str | None = None,
+    ) -> None:
         self.compile, self.steady, self.count = compile, steady, count
-        self._off: str | None = "--compile false" if compile is False else None  # why nothing is native
-        if steady and compile == "auto":
+        self._off: str | None = "--compile false" if compile is False else off  # why nothing is native
+        if off is not None and compile is True:
+            rank_zero_warn(f"updates stay eager: {off}")
+        if steady and compile == "auto" and self._off is None:
             self._off = "the run must not depend on what was built before it; --compile true makes it native"
         elif compile == "auto" and os.environ.get("TORCH_COMPILE_DISABLE") == "1":  # torch's own switch
             self._off = "TORCH_COMPILE_DISABLE is set"
