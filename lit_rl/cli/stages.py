@@ -89,7 +89,7 @@ def second_stage(first: StagePlan, step2: Step2, tuned_2: Values, typed: Values,
     """The second stage: see the module's docstring for what counts."""
     parser, second, own = first.parser, step2.parser, step2.settings
     inherited = _inherited(second, parser, typed, notes)
-    if "input" in inherited and "input" not in own and goes_online(second, typed):
+    if inherited.get("input") is not None and "input" not in own and goes_online(second, typed):
         inherited = {name: value for name, value in inherited.items() if name not in OF_DATA}
     given_2 = _second_flags(parser, tuned_2, typed)
     lr_2 = typed.get("lr_2")
