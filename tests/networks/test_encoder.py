@@ -115,10 +115,25 @@ def test_the_layout_of_an_image_is_only_a_layout():
 def test_pixels_reach_the_first_convolution_in_place_and_between_0_and_1(shape, order):
     encoder = Encoder(spaces.Box(0, 255, shape, np.uint8))
     seen = []
-    encoder.parts[0].layers[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    first, relu = encoder.parts[0].layers[:2]
+    relu.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     image = torch.randint(0, 256, (2, *shape), dtype=torch.uint8)
     encoder(image)
-    torch.testing.assert_close(seen[0], image.permute(order).reshape(2, -1, 40, 48) / 255)
+    torch.testing.assert_close(seen[0], first(image.permute(order).reshape(2, -1, 40, 48) / 255))
+
+
+def test_the_cnn_is_that_of_the_paper():
+    layers = Encoder(spaces.Box(0, 255, (4, 84, 84), np.uint8)).parts[0].layers
+    kinds = [torch.nn.Conv2d, torch.nn.ReLU] * 3 + [torch.nn.Flatten, torch.nn.Linear, torch.nn.ReLU]
+    assert [type(layer) for layer in layers] == kinds
+    convolutions = [layers[i] for i in (0, 2, 4)]
+    assert [(c.in_channels, c.out_channels, c.kernel_size[0], c.stride[0]) for c in convolutions] == [
+        (4, 32, 8, 4),
+        (32, 64, 4, 2),
+        (64, 64, 3, 1),
+    ]
+    assert (layers[7].in_features, layers[7].out_features) == (64 * 7 * 7, 512)
+    assert sum(p.numel() for p in layers.parameters()) == 1_684_128
 
 
 @pytest.mark.parametrize("shape", [(7, 7, 3), (35, 40, 3), (128,), (64, 40, 48), (40, 3, 48)], ids=str)

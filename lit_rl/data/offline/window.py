@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lit_rl.data.buffer import ReplayBuffer
 from lit_rl.data.offline.data_set import Part
 from lit_rl.data.offline.episodes import bytes_per_row
-from lit_rl.data.replay import ReplayBuffer
 from lit_rl.data.transitions import Steps, Trajectory, Transitions
 from lit_rl.envs.frames import Stacking
 from lit_rl.errors import UsageError
