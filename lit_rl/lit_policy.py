@@ -12,6 +12,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import Timer
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
@@ -183,24 +184,24 @@ class LitPolicy(pl.LightningModule):
             self.native.close()
 
     def training_step(self, experience: Experience, batch_idx: int) -> None:
-        assert self.optimize is not None
-        offline = self.offline
-        for group, lr in self.algorithm.learning_rates(self.curve_step).items():
-            self.optimize.set_lr(group, lr)
-        self.algorithm.train()
+        algorithm, optimize, offline = self.algorithm, self.optimize, self.offline
+        assert optimize is not None
+        for group, lr in algorithm.learning_rates(self.curve_step).items():
+            optimize.set_lr(group, lr)
+        algorithm.train()
         for minibatch in experience.minibatches():
             progress = Progress(self.updates, self.updates if offline else experience.env_steps)
             try:
-                updated = self.algorithm.update(minibatch, self.optimize, progress)
+                updated = algorithm.update(minibatch, optimize, progress)
             except NumericsError as error:
                 where = f"update {progress.updates + 1}, env step {progress.env_steps}"
                 raise NumericsError(f"{error} in {where}") from None
             except Exception as error:
-                own = is_own(type(self.algorithm)) or self.algorithm.config.custom_model is not None
+                own = is_own(type(algorithm)) or algorithm.config.custom_model is not None
                 if isinstance(error, OWN) or not own:
                     raise
                 where = f"update {progress.updates + 1}, env step {progress.env_steps}"
-                raise AlgorithmError(_raised(type(self.algorithm), where, error)) from error
+                raise AlgorithmError(_raised(type(algorithm), where, error)) from error
             experience.feedback(updated.td_error, updated.enough)
             self._count(updated)
             if self.max_updates is not None and self.updates >= self.max_updates:
@@ -240,7 +241,10 @@ class LitPolicy(pl.LightningModule):
             (self.updates, self.max_updates),
             (self.env_steps, all_env_steps),
         ]
-        return self._pace.seconds_left(limits) if self.updates else 0.0
+        if not self.updates:
+            return 0.0
+        timed = [c.time_remaining() for c in self.trainer.callbacks if isinstance(c, Timer)]  # type: ignore[attr-defined]
+        return min([self._pace.seconds_left(limits), *(seconds for seconds in timed if seconds is not None)])
 
     def _wanted_by_a_rank(self) -> list[bool]:
         """Whether some rank wants to stop or to quit, which none must do alone: the others would wait for it for ever."""

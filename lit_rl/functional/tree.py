@@ -24,8 +24,12 @@ def tree_map(fn: Callable[..., Any], tree: Tree, *rest: Tree) -> Tree:
 
 def tree_leaves(tree: Tree) -> list[Any]:
     """All leaves of `tree`, depth first, in the order in which `tree_map` meets them."""
-    if isinstance(tree, dict):
-        return [leaf for child in tree.values() for leaf in tree_leaves(child)]
-    if isinstance(tree, tuple):
-        return [leaf for child in tree for leaf in tree_leaves(child)]
-    return [tree]
+    if not isinstance(tree, (dict, tuple)):
+        return [tree]
+    leaves: list[Any] = []
+    for child in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(child, (dict, tuple)):
+            leaves += tree_leaves(child)
+        else:
+            leaves.append(child)
+    return leaves

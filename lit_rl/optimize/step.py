@@ -86,7 +86,7 @@ class GradientStep:
             group.flat.grad = None
 
     def _clip(self, group: str, gradient: Tensor) -> None:
-        norm = float(gradient.norm())  # also the check for NaN: one read per update
+        norm = torch.linalg.vector_norm(gradient).item()  # also the check for NaN: one read per update
         if not norm < float("inf"):
             raise NumericsError(f"the gradient of the {group} loss is {'NaN' if norm != norm else 'infinite'}")
         if self.clip is None:

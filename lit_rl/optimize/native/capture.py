@@ -42,7 +42,8 @@ def capture(loss_fn: Callable[..., Loss], parameters: Sequence[nn.Parameter], te
     """The graph of :func:`lit_rl.optimize.gradient.gradient` on arguments of these shapes.
 
     Raises:
-        Uncapturable: it draws random numbers, reads a value, changes what it reads, or is given something else than tensors.
+        Uncapturable: it draws random numbers, reads a value, changes what it reads, is given something else than tensors, or runs
+            a fused recurrent kernel.
     """
     leaves = tree_leaves(tuple(tensors))
     if any(not isinstance(x, Tensor) for x in leaves):
@@ -99,6 +100,8 @@ def _check_pure(graph: fx.GraphModule) -> None:
             continue
         if torch.Tag.nondeterministic_seeded in node.target.tags:
             raise Uncapturable("it draws random numbers")
+        if "_rnn" in node.target.name():
+            raise Uncapturable(f"it runs {node.target.name()}, a fused kernel")
         for argument, value in zip(node.target._schema.arguments, node.args, strict=False):
             written = argument.alias_info is not None and argument.alias_info.is_write
             if written and isinstance(value, fx.Node) and value.op == "placeholder":

@@ -110,8 +110,9 @@ class NativeGradient:
             if path.run is None:
                 return gradient(loss_fn, parameters, tensors)
         assert path.captured is not None
-        outputs = path.run([*(x if x.is_contiguous() else x.contiguous() for x in leaves), *path.captured.live])
-        found = _unpacked(outputs, path.captured)
+        if not all(map(Tensor.is_contiguous, leaves)):
+            leaves = [x.contiguous() for x in leaves]
+        found = _unpacked(path.run(leaves + path.captured.live), path.captured)
         return found if path.checked else self._checked(path, found, gradient(loss_fn, parameters, tensors))
 
     # ---- a path's life ----

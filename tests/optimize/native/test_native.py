@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -32,7 +34,7 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.linear = nn.Linear(3, 2)
+        self.linear, self.lstm = nn.Linear(3, 2), nn.LSTM(2, 2)
         self.register_buffer("mean", torch.ones(2))
         self.scale = 1.0
 
@@ -51,12 +53,15 @@ class Net(nn.Module):
         self.mean.add_(1.0)
         return Loss((self.linear(x) - self.mean).sum(), {})
 
+    def recurs(self, x):
+        return Loss(self.lstm(self.linear(x))[0].sum(), {})
+
     def times(self, x, weight: float):
         return Loss(self.linear(x).sum() * weight, {})
 
 
 def step(net: Net, compile: Compile, steady: bool = False) -> GradientStep:
-    optimize = GradientStep({"net": list(net.parameters())}, settings={"lr": 0.01})
+    optimize = GradientStep({"net": list(net.linear.parameters())}, settings={"lr": 0.01})
     optimize.gradient = NativeGradient(compile, steady)
     return optimize
 
@@ -194,12 +199,13 @@ def test_a_steady_run_goes_on_by_the_path_it_took(built):
         ("draws", "it draws random numbers"),
         ("looks", "value"),
         ("counts", "it changes a tensor"),
+        ("recurs", "mkldnn_rnn_layer, a fused kernel"),
     ],
 )
 def test_a_loss_that_is_not_pure_stays_eager_and_says_so_once(name, why):
     net = Net()
     with pytest.raises(Uncapturable, match=why):
-        capture(getattr(net, name), list(net.parameters()), (torch.ones(8, 3),))
+        capture(getattr(net, name), list(net.linear.parameters()), (torch.ones(8, 3),))
     optimize = step(net, True)
     with pytest.warns(match="updates of net stay eager: ") as said:
         for _ in range(3):
@@ -234,6 +240,30 @@ def test_without_a_process_that_builds_updates_stay_eager(monkeypatch, tmp_path,
             optimize("net", net.loss, *batch())
     assert len(said) == 1 and paths(optimize) == ["eager"]
     optimize.gradient.close()
+
+
+def test_a_builder_dies_with_its_run(tmp_path):
+    start = (
+        "import sys, time; from pathlib import Path; from lit_rl.optimize.native.process import BuilderProcess; "
+        "process = BuilderProcess(Path(sys.argv[1])); print(process._process.pid, flush=True); time.sleep(100)"
+    )
+    run = subprocess.Popen([sys.executable, "-c", start, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    builder = int(run.stdout.readline())
+    os.kill(builder, 0)
+    run.kill()
+    run.wait()
+    began = time.monotonic()
+    while is_running(builder):
+        assert time.monotonic() - began < 30
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "(Z)" not in Path(f"/proc/{pid}/stat").read_text().replace(" Z ", "(Z)")
+    except FileNotFoundError:
+        return False
 
 
 def test_without_a_folder_updates_stay_eager(monkeypatch, tmp_path):
