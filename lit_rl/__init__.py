@@ -10,6 +10,19 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from lit_rl.algorithms.base import Algorithm
     from lit_rl.cli import train
+    from lit_rl.cli.trainers import (
+        A2CTrainer,
+        BCTrainer,
+        DDPGTrainer,
+        DQNTrainer,
+        ESTrainer,
+        MARWILTrainer,
+        PGTrainer,
+        PPOTrainer,
+        SACTrainer,
+        TD3Trainer,
+    )
+    from lit_rl.compat.tianshou import offline_trainer, offpolicy_trainer, onpolicy_trainer
     from lit_rl.data.hooks import Hooks
     from lit_rl.datamodule import ExperienceDataModule
     from lit_rl.envs.make import register_env
@@ -19,6 +32,16 @@ if TYPE_CHECKING:
     from lit_rl.serving import load_policy, make_env
 
 _HOMES = {
+    "A2CTrainer": "cli.trainers",
+    "BCTrainer": "cli.trainers",
+    "DDPGTrainer": "cli.trainers",
+    "DQNTrainer": "cli.trainers",
+    "ESTrainer": "cli.trainers",
+    "MARWILTrainer": "cli.trainers",
+    "PGTrainer": "cli.trainers",
+    "PPOTrainer": "cli.trainers",
+    "SACTrainer": "cli.trainers",
+    "TD3Trainer": "cli.trainers",
     "Algorithm": "algorithms.base",
     "ExperienceDataModule": "datamodule",
     "Hooks": "data.hooks",
@@ -27,11 +50,24 @@ _HOMES = {
     "Spaces": "envs.spaces",
     "load_policy": "serving",
     "make_env": "serving",
+    "offline_trainer": "compat.tianshou",
+    "offpolicy_trainer": "compat.tianshou",
+    "onpolicy_trainer": "compat.tianshou",
     "register_env": "envs.make",
     "train": "cli",
 }
 
 __all__ = [
+    "A2CTrainer",
+    "BCTrainer",
+    "DDPGTrainer",
+    "DQNTrainer",
+    "ESTrainer",
+    "MARWILTrainer",
+    "PGTrainer",
+    "PPOTrainer",
+    "SACTrainer",
+    "TD3Trainer",
     "Algorithm",
     "ExperienceDataModule",
     "Hooks",
@@ -41,6 +77,9 @@ __all__ = [
     "__version__",
     "load_policy",
     "make_env",
+    "offline_trainer",
+    "offpolicy_trainer",
+    "onpolicy_trainer",
     "register_env",
     "train",
 ]

@@ -123,6 +123,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         self.source: Source | None = None
         self._plan: tuple[Plan, str] | None = None  # of the last fit, as it fitted into an epoch, and its input
         self._test_envs: gym.vector.VectorEnv | None = None
+        self.evaluation_noise: torch.Generator | None = None  # evaluations explore with it; None: they act greedily
         self._depth = checked.stacked_frames
         if env is None:
             if input is None:
@@ -308,7 +309,7 @@ class ExperienceDataModule(pl.LightningDataModule):
 
     def val_dataloader(self) -> EpisodeLoader | list[EpisodeLoader]:
         """The episodes that are played, where there is an environment, and those that are held out of the data to learn from."""
-        loaders = [] if self.env is None else [self._episodes("eval", self.episode_per_test)]
+        loaders = [] if self.env is None else [self.played_dataloader()]
         trainer = self.trainer
         assert trainer is not None
         if self.scores_data:
@@ -318,6 +319,10 @@ class ExperienceDataModule(pl.LightningDataModule):
             count = len(range(rank, data.held_out_episodes, ranks))
             loaders.append(EpisodeLoader(count, lambda: held_out_episodes(data, plan, rank, ranks, stacking)))
         return loaders[0] if len(loaders) == 1 else loaders
+
+    def played_dataloader(self) -> EpisodeLoader:
+        """The episodes of an evaluation that are played."""
+        return self._episodes("eval", self.episode_per_test)
 
     @property
     def scores_data(self) -> bool:
@@ -354,7 +359,7 @@ class ExperienceDataModule(pl.LightningDataModule):
             count = min(self.num_test_envs, max(self.episode_per_test, self.test_episodes))
             waits = self.vector_env in ("sync", "async") or (self.vector_env == "native" and self.atari)
             self._test_envs = self._make_envs(count, self.vector_env if waits else "sync", False)
-        return play_episodes(policy, self._test_envs, self.spaces, seeds)
+        return play_episodes(policy, self._test_envs, self.spaces, seeds, self.evaluation_noise)
 
     def check_film(self) -> None:
         """Refuse in one line an environment that :meth:`film` could not show.
@@ -370,6 +375,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         """Play the first episodes of an evaluation again and write ``<prefix>-episode-<n>.mp4`` of each into ``folder``."""
         assert self.env is not None
         config = self.env_config | self.eval_env_config | {"render_mode": "rgb_array"}
+        assert self.env is not None
         made = make_env(self.env, config, atari=self._preprocessing(False), rules=self._rules(False))
         seeds = [(i, env_seed(self.seed, "eval", i)) for i in range(min(episodes, self.episode_per_test))]
         envs = filmed(made, folder, prefix, len(seeds))

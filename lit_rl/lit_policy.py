@@ -117,6 +117,27 @@ class LitPolicy(pl.LightningModule):
         """The policy that is evaluated and kept: the running average where there is one."""
         return self.algorithm.policy if self.average is None else self.average
 
+    def set_eps(self, eps: float | None) -> None:
+        """Explore with this probability of a random action from now on; None returns to the schedule.
+
+        Raises:
+            UsageError: it lies outside [0, 1], or the policy explores in another way.
+        """
+        acting: Any = self.policy
+        if not hasattr(acting, "set_eps"):
+            raise UsageError(f"set_eps: a policy of {type(self.algorithm).__name__} has no epsilon")
+        acting.set_eps(eps)
+
+    @property
+    def finished(self) -> list[Episode]:
+        """The training episodes that ended in this epoch so far."""
+        return self._finished
+
+    @property
+    def newest_metrics(self) -> dict[str, float]:
+        """What the newest update of this epoch has logged."""
+        return {name: float(x) for name, x in self._metrics[-1].items()} if self._metrics else {}
+
     @property
     def env_steps(self) -> int:
         """Env steps of the run so far, over all envs and ranks."""

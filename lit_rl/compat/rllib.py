@@ -287,8 +287,8 @@ COMMON = (
     refused(
         "log_sys_usage", "nothing here watches the machine: use Lightning's DeviceStatsMonitor in callbacks", False
     ),
-    renamed("use_eager", "", "losses always run as they are written"),
-    renamed("eager", "", "losses always run as they are written"),
+    Key("use_eager", "compile", "true is false", lambda value, *_: {"compile": False} if value else {}),
+    Key("eager", "compile", "true is false", lambda value, *_: {"compile": False} if value else {}),
     refused("eager_tracing", "there is no TensorFlow here", False),
     # Policy
     Key(

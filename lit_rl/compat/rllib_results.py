@@ -22,6 +22,7 @@ EVALUATION = {
     "length": "episode_len_mean",
     "episodes": "episodes_this_iter",
 }
+EVALUATED = ("Eval", "Step2Eval")
 MISSING = {"episode_reward_mean": float("nan"), "episode_reward_min": float("nan"), "episode_reward_max": float("nan")}
 CUSTOM = ("_mean", "_min", "_max")
 
@@ -42,15 +43,21 @@ def result_of(row: Mapping[str, Any], before: int = 0) -> dict[str, Any]:
     result: dict[str, Any] = {**MISSING, "episode_len_mean": float("nan"), "episodes_this_iter": 0}
     info: dict[str, Any] = {"num_updates": row["updates"], "stage": row["stage"]}
     custom: dict[str, Any] = {}
-    evaluation: dict[str, Any] = {}
     for name, value in row.items():
         prefix, _, rest = name.rpartition("/")
         if name in NAMES:
             result[NAMES[name]] = value
         elif prefix == "Train":
             (custom if rest.endswith(CUSTOM) else info)[rest] = value
-        elif prefix in ("Eval", "Step2Eval"):
-            evaluation[EVALUATION.get(rest, rest)] = value
     result["episodes_this_iter"] = int(result["episodes_this_iter"])
     result |= {"timesteps_this_iter": row["env_steps"] - before, "training_iteration": row["epoch"] + 1}
-    return result | {"info": info, "custom_metrics": custom, "evaluation": evaluation}
+    return result | {"info": info, "custom_metrics": custom, "evaluation": evaluation_of(row)}
+
+
+def evaluation_of(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of an evaluation among others, under RLlib's keys; ours keep their names where there is none."""
+    return {EVALUATION.get(rest, rest): value for (prefix, rest), value in _split(metrics) if prefix in EVALUATED}
+
+
+def _split(metrics: Mapping[str, Any]) -> list[tuple[tuple[str, str], Any]]:
+    return [((name.rpartition("/")[0], name.rpartition("/")[2]), value) for name, value in metrics.items()]

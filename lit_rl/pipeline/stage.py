@@ -213,7 +213,7 @@ def run_stage(
     goal = settings.evaluation.stop_return
     stop = StopAtReturn(f"{PREFIXES[number]}/return", float("inf") if goal is None else goal)
     ours = [keeper, patience, *([] if data.env is None else [stop]), interrupts]
-    trainer = _make_trainer(settings, folder, run, number, ours, resume)
+    trainer = make_trainer(settings, folder, run, number, ours, resume)
     if number == 2 and resume is None:
         # the same randomness, whether stage 1 ended in this process or in an earlier one
         pl.seed_everything(env_seed(run.run.seed, "train", 3, number), verbose=False)
@@ -251,7 +251,7 @@ def _seconds_before(folder: Path, number: int, resume: Resume) -> float:
     return float(sum(row["time_this_epoch_s"] for row in rows))
 
 
-def _make_trainer(
+def make_trainer(
     settings: StageSettings, folder: Path, run: Settings, number: int, ours: list[Callback], resume: Resume | None
 ) -> pl.Trainer:
     """The stage's Trainer: the user's flags and callbacks, and what a run of ours leaves behind."""

@@ -1,0 +1,134 @@
+"""A run whose first stage somebody steps by hand, an epoch at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+
+from lit_rl.callbacks.best import BestCheckpoint
+from lit_rl.checkpoint import AtomicCheckpointIO, load
+from lit_rl.errors import UsageError
+from lit_rl.lit_policy import LitPolicy
+from lit_rl.loggers.make import check_logger
+from lit_rl.loggers.records import Records, Row, read_rows
+from lit_rl.pipeline import make_data, open_folder, prepare_process, set_threads
+from lit_rl.pipeline.ranks import Ranks
+from lit_rl.pipeline.settings import Settings
+from lit_rl.pipeline.stage import build_policy, evaluated, make_trainer, monitored
+from lit_rl.serving import LoadedPolicy
+
+
+class Session:
+    """Stage 1 of a run: ten epochs here end with the same bits as a run of ten epochs.
+
+    It lasts as long as epochs are asked for: limits, patience and a return to stop at do not count.
+
+    Raises:
+        UsageError: settings that cannot be used, or more than one device; nothing has been created.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.stage2 is not None:
+            raise UsageError("a second stage needs the whole run: lit_rl.train(two_steps=True, ...)")
+        self.settings, self.stage = settings, settings.stage1
+        prepare_process(settings.run)
+        self.data = make_data(settings)
+        self.policy: LitPolicy = build_policy(self.stage, self.data, 1, settings.run.compile)
+        set_threads(settings.run, self.policy, Ranks())
+        check_logger(settings.run.logger)
+        if settings.run.ckpt_path is not None:
+            self._take_weights(settings.run.ckpt_path)
+        self.folder = open_folder(settings)
+        monitor, mode = monitored(self.stage.evaluation, 1, evaluated(self.policy, self.data))
+        keeper = BestCheckpoint(self.folder / "stage1", monitor, mode)
+        self.trainer: pl.Trainer = make_trainer(self.stage, self.folder, settings, 1, [keeper], None)
+        if self.trainer.world_size > 1:
+            raise UsageError(f"one process learns here, not {self.trainer.world_size}: give devices 1")
+        self._restored: Path | None = None  # what the next epoch goes on from
+
+    def train(self) -> Row:
+        """Learn for one epoch and evaluate: the row of result.json."""
+        epochs = self.trainer.current_epoch
+        if self._restored is not None:
+            # "epoch" is one less in a checkpoint of an epoch's end than in one of afterwards
+            epochs = load(self._restored)["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+        self.trainer.fit_loop.max_epochs = epochs + 1
+        self.trainer.should_stop = False
+        self.trainer.fit(self.policy, datamodule=self.data, ckpt_path=self._restored)
+        self._restored = None
+        return read_rows(self.folder)[-1]
+
+    def evaluate(self) -> dict[str, float]:
+        """Play the evaluation's episodes: its metrics by name."""
+        self.trainer.validate(self.policy, datamodule=self.data, verbose=False)
+        prefix = f"{self.policy.prefix}/"
+        return {name: value for name, value in self.policy.reported.items() if name.startswith(prefix)}
+
+    def save(self, path: str | Path | None = None) -> Path:
+        """Keep everything that going on needs, by default in ``checkpoints/`` of the run's folder; before the first epoch
+        the weights alone."""
+        target = Path(path) if path is not None else self.folder / "checkpoints" / f"checkpoint-{self.epochs}.ckpt"
+        if self.policy.optimize is None:
+            about = {
+                "hyper_parameters": dict(self.policy.hparams),
+                "datamodule_hyper_parameters": dict(self.data.hparams),
+            }
+            AtomicCheckpointIO().save_checkpoint(about | {"state_dict": self.policy.state_dict()}, target)
+        else:
+            self.trainer.save_checkpoint(target, weights_only=False)
+        return target
+
+    def restore(self, path: str | Path) -> None:
+        """Go on from a checkpoint: from all that :meth:`save` kept, or from the weights where it holds no more.
+
+        Raises:
+            UsageError: it cannot be read, or holds another algorithm or other networks.
+        """
+        checkpoint = self._take_weights(path)
+        self._restored = None
+        if "optimizer_states" in checkpoint:
+            self._restored = Path(path)
+            if not any(isinstance(callback, _Anew) for callback in self.trainer.callbacks):  # type: ignore[attr-defined]
+                self.trainer.callbacks.append(_Anew(self))  # type: ignore[attr-defined]
+        else:
+            self.policy.algorithm.start_from_policy()
+
+    def _take_weights(self, path: str | Path) -> dict[str, Any]:
+        checkpoint = load(path)
+        algo = checkpoint["hyper_parameters"]["lit_rl"].get("algo")
+        if algo != self.stage.algo:
+            raise UsageError(f"{path} holds a policy of {algo}, not of {self.stage.algo}")
+        self.policy.load_weights(checkpoint["state_dict"])
+        return checkpoint
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that were learned."""
+        return self.trainer.current_epoch
+
+    def acting(self) -> LoadedPolicy:
+        """The policy as it stands: numpy in, numpy out."""
+        return LoadedPolicy(self.policy.best_policy, self.data.spaces, self.stage.algo, self.settings.run.seed)
+
+    def close(self) -> None:
+        """End the environments."""
+        self.data.close()
+
+
+class _Anew(Callback):
+    """The files of a checkpoint's own folder are not those of this one: rows and best weights begin anew."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        own = self._session._restored is not None and self._session.folder in self._session._restored.parents
+        if not own:
+            for callback in trainer.callbacks:  # type: ignore[attr-defined]
+                if isinstance(callback, BestCheckpoint | Records):
+                    checkpoint["callbacks"].pop(callback.state_key, None)
