@@ -253,6 +253,19 @@ def _batch_mode(value: Any, given: Mapping[str, Any], known: Collection[str]) ->
     return {"complete_episodes": True} if value == "complete_episodes" else {}
 
 
+def _recurrent(name: str, harmless: Any) -> Translate:
+    """A setting of recurrent policies, which not every algorithm has."""
+
+    def translate(value: Any, given: Mapping[str, Any], known: Collection[str]) -> Values:
+        if name in known:
+            return {name: value}
+        if value == harmless:
+            return {}
+        raise UsageError("this algorithm has no recurrent policy: use PPO or A2C, or give frame_stack")
+
+    return translate
+
+
 def _optimization(value: Any, given: Mapping[str, Any], known: Collection[str]) -> Values:
     rates = set(value.values())
     if len(rates) != 1:
@@ -399,10 +412,10 @@ MODEL = (
     ),
     fixed("model.free_log_std", True, "the spread of a Gaussian policy does not depend on the observation"),
     renamed("model.vf_share_layers", "share_torso"),
-    refused("model.use_lstm", "there is no recurrent policy yet: give frame_stack", False),
-    refused("model.max_seq_len", "there is no recurrent policy yet: give frame_stack", 20),
-    refused("model.lstm_cell_size", "there is no recurrent policy yet: give frame_stack", 256),
-    refused("model.lstm_use_prev_action_reward", "there is no recurrent policy yet: give frame_stack", False),
+    Key("model.use_lstm", "use_lstm", "PG, A2C, PPO", _recurrent("use_lstm", False)),
+    Key("model.max_seq_len", "max_seq_len", "PG, A2C, PPO", _recurrent("max_seq_len", 20)),
+    Key("model.lstm_cell_size", "lstm_cell_size", "PG, A2C, PPO", _recurrent("lstm_cell_size", 256)),
+    refused("model.lstm_use_prev_action_reward", "wrap the environment to show both", False),
     Key("model.framestack", "frame_stack", "true is 4 frames", lambda value, *_: {"frame_stack": 4 if value else 1}),
     refused("model.dim", "the preprocessing of Atari games has 84 x 84 pixels: give atari", 84),
     refused("model.grayscale", "the preprocessing of Atari games is grey: give atari", False),
