@@ -148,7 +148,8 @@ class Evaluate(BaseCallback):
 def main() -> None:
     config, target = map(Path, sys.argv[1:])
     c = json.loads(config.read_text())
-    torch.set_num_threads(c["num_threads"])
+    if c["num_threads"] != "auto":
+        torch.set_num_threads(c["num_threads"])
     steps = c["max_epochs"] * c["step_per_epoch"]
     env = gym.make(c["env"])
     test_seeds = [env_seed(c["seed"], "test", i) for i in range(c["test_episodes"])]
