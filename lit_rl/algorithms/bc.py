@@ -1,7 +1,7 @@
 """Behaviour cloning: Pomerleau 1988, "ALVINN: An autonomous land vehicle in a neural network".
 
 Supervised learning of the recorded actions: the cross entropy of discrete ones, and of continuous ones the likelihood under
-the policy's own distribution, or the squared error of what it does greedily. The policy is an actor-critic's, or that of
+the policy's own distribution, or the squared error of what it does greedily. The policy is a network of its own, or that of
 any algorithm that stage 2 goes on with; only its actor learns.
 Differences from the paper: minibatches and Adam; a Gaussian policy's spread has a floor.
 """

@@ -34,6 +34,8 @@ from lit_rl.policies.base import Policy
 class MARWILConfig(OfflineConfig):
     """MARWIL"""
 
+    share_torso: bool = False
+    """Whether actor and critic share their hidden layers."""
     beta: float = 1.0
     """How much more a good action counts than a bad one, at least 0; 0 is behaviour cloning."""
     norm_rate: float = 0.01
@@ -59,7 +61,7 @@ class MARWIL(Algorithm):
     square: Tensor
 
     def __init__(self, spaces: Spaces, config: MARWILConfig) -> None:
-        policy = config.policy(spaces)
+        policy = config.policy(spaces, critic=True, share_torso=config.share_torso)
         policy.requires_grad_(False)
         policy.actor.requires_grad_(True)
         super().__init__(spaces, config, policy)

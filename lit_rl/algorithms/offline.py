@@ -34,8 +34,6 @@ class OfflineConfig(AlgorithmConfig):
     """Widths of the hidden layers."""
     activation: str = "tanh"
     """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
-    share_torso: bool = False
-    """Whether actor and critic share their hidden layers."""
     normalize_obs: bool = False
     """Normalise float observations by the mean and standard deviation of the data."""
     policy_of: dict[str, Any] = field(default_factory=dict)
@@ -51,15 +49,16 @@ class OfflineConfig(AlgorithmConfig):
         if not 0 < self.min_std <= 1:
             raise UsageError(f"--min_std {self.min_std} is out of range: it must be above 0 and at most 1")
 
-    def policy(self, spaces: Spaces) -> Policy:
-        """The policy that these settings describe; ``policy_of`` alone says it where it is given."""
+    def policy(self, spaces: Spaces, critic: bool = False, share_torso: bool = False) -> Policy:
+        """The policy that these settings describe, with or without a critic; ``policy_of`` alone says it where it is given."""
         if self.policy_of:
             return borrowed_policy(spaces, self.policy_of)
         return ActorCritic(
             spaces,
             self.hidden_sizes,
             self.activation,
-            share_torso=self.share_torso,
+            share_torso=share_torso,
+            critic=critic,
             normalize_obs=self.normalize_obs,
             encoder=self.encoder,
         )

@@ -63,6 +63,7 @@ def test_exact_data_do_not_make_the_spread_vanish():
 
 def test_marwil_without_beta_is_behaviour_cloning():
     bc, marwil = make(BC, DISCRETE), make(MARWIL, DISCRETE, beta=0.0)
+    bc.policy.actor.load_state_dict(marwil.policy.actor.state_dict())
     steps = {algorithm: Recorder(algorithm) for algorithm in (bc, marwil)}
     for number in range(5):
         for algorithm, optimize in steps.items():
