@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from tiny_runs import Signs
 
+from lit_rl.algorithms.bc import BC
 from lit_rl.algorithms.dqn import DQN
 
 RANK = int(os.environ.get("RANK", 0))
@@ -36,6 +37,15 @@ class Witness(DQN):
         updated = super().update(batch, optimize, progress)
         weights, targets = list(self.policy.parameters()), list(self.target.parameters())
         note(f"update {progress.env_steps} {digest(*weights, *targets)} {digest(batch.obs, batch.action)}")
+        return updated
+
+
+class Imitator(BC):
+    """Notes weights and experience of each update."""
+
+    def update(self, batch: Any, optimize: Any, progress: Any) -> Any:
+        updated = super().update(batch, optimize, progress)
+        note(f"update {digest(*self.policy.parameters())} {digest(batch.obs, batch.action)}")
         return updated
 
 

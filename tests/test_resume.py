@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from algorithms.tester import assert_equal
 from kill_campaign import RUN, TIMES, curve, differences, finish, kill_once, outcome
+from recorded_episodes import record
 from tensorboard.summary.writer import event_file_writer
 
 import lit_rl
@@ -63,6 +65,21 @@ def run(ended: Path, tmp_path: Path) -> Path:
 
 
 # ---- exactly ----
+
+
+@pytest.mark.parametrize("window_mb", [512.0, 0.03], ids=["held whole", "streaming"])
+def test_learning_from_data_goes_on_to_the_same_bits(tmp_path, window_mb):
+    data = {"input": record(tmp_path / "signs.jsonl", 300), "window_mb": window_mb}
+    settings = data | {"algo": "MARWIL", "step_per_epoch": 30, "batch_size": 32, "hidden_sizes": [8], "logger": False}
+    train(tmp_path / "parted", max_epochs=2, **settings)
+    train(tmp_path / "parted", resume=True, max_epochs=4)
+    train(tmp_path / "whole", max_epochs=4, **settings)
+    parted, whole = (load(tmp_path / name / "stage1" / "last.ckpt") for name in ("parted", "whole"))
+    for part in ("state_dict", "progress"):
+        assert_equal(parted[part], whole[part])
+    assert without_times(tmp_path / "parted") == without_times(tmp_path / "whole")
+    (window,) = whole["experience"]["windows"]
+    assert (window["read"] > 600) == (window_mb < 1)
 
 
 def killed_and_resumed(kills: int, seed: int, folder: Path) -> None:

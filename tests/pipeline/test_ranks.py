@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rank_witness import Witness
+from rank_witness import Imitator, Witness
+from recorded_episodes import record
 from tiny_runs import DQN, Signs, make_trainer
 
 from lit_rl.checkpoint import load
@@ -242,3 +243,21 @@ def test_a_wrong_flag_starts_no_rank(start):
     code, _, err = start("--devices", "2", *SMALL, "--episode_per_test", "1").end()
     assert code == 2 and "--episode_per_test 1 leaves some of the 2 ranks nothing to play" in err
     assert len(err.splitlines()) == 1
+
+
+def test_ranks_learn_from_shares_of_the_data_and_score_as_one_does(start, tmp_path):
+    data = record(tmp_path / "signs.jsonl", 40)
+    sizes = ["--step_per_epoch", "20", "--max_epochs", "2", "--batch_size", "8", "--hidden_sizes", "[8]"]
+    imitate = ["--algo", f"{Imitator.__module__}:Imitator", "--input", data, "--validation_fraction", "0.2"]
+    run = start("--devices", "2", *imitate, *sizes, "--experiment_name", "two")
+    code, _, err = run.end()
+    assert code == 0, err
+    weights, experience = ([[line[i] for line in run.notes(rank, "update")] for rank in (0, 1)] for i in (0, 1))
+    assert len(weights[0]) == 40 and weights[0] == weights[1] and not set(experience[0]) & set(experience[1])
+    folder = tmp_path / "output" / "two"
+    best = LitPolicy.load_from_checkpoint(folder / "best.ckpt")
+    alone = ExperienceDataModule(None, input=data, validation_fraction=0.2)
+    make_trainer(1).validate(best, datamodule=alone, verbose=False)
+    rows = [json.loads(line) for line in (folder / "result.json").read_text().splitlines()]
+    assert "Eval/f1" in best.reported
+    assert best.reported in [pytest.approx({name: row[name] for name in best.reported}, rel=1e-7) for row in rows]
