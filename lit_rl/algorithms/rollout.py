@@ -37,6 +37,8 @@ class RolloutConfig(AlgorithmConfig):
     """Divide rewards by the running standard deviation of discounted returns; evaluation shows raw ones."""
     rollout_length: int = 256
     """Env steps of each env in a rollout; an iteration holds as many rollouts as fit, one at least."""
+    complete_episodes: bool = False
+    """Learn from an episode when it has ended: what a rollout cuts off waits for the next one."""
     gae_lambda: float = 1.0
     """Lambda of generalised advantage estimates, in [0, 1]: 1 takes all rewards to come, 0 the next one and the critic."""
     vf_coeff: float = 0.5
@@ -50,6 +52,10 @@ class RolloutConfig(AlgorithmConfig):
         for name in ("rollout_length", "lstm_cell_size", "max_seq_len"):
             at_least(name, getattr(self, name), 1)
         at_least("vf_coeff", self.vf_coeff, 0)
+        if self.complete_episodes and self.use_lstm:
+            raise UsageError(
+                "--complete_episodes and --use_lstm do not go together: memory runs through rollouts by itself"
+            )
         if not 0 <= self.gae_lambda <= 1:
             raise UsageError(f"--gae_lambda {self.gae_lambda} is out of range: it must lie between 0 and 1")
         if any(size < 1 for size in self.hidden_sizes):
@@ -79,4 +85,5 @@ class RolloutConfig(AlgorithmConfig):
             gae_lambda=self.gae_lambda,
             normalize_reward=self.normalize_reward,
             sequence=self.max_seq_len if self.use_lstm else 1,
+            complete_episodes=self.complete_episodes,
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from lit_rl.cli.arguments import Request, dump_yaml, from_argv
 from lit_rl.cli.experiments import expand
-from lit_rl.errors import UsageError
+from lit_rl.errors import AlgorithmError, EnvError, NumericsError, UsageError, printable
 
 if TYPE_CHECKING:
     from lit_rl.cli.resolve import Resolved
@@ -27,17 +28,27 @@ def main(argv: list[str]) -> int:
 def run_request(request: Request) -> Any:
     """Run what was asked for: what summary.json holds, or a list of that where it was several runs.
 
+    Of several a run that fails does not end the others; its error is raised when they are over.
+
     Raises:
         UsageError: settings that cannot be used; nothing has been created.
     """
     resolved = [_resolved(one) for one in expand(request)]
     if len(resolved) == 1:
         return run_resolved(resolved[0])
-    summaries = []
+    summaries: list[dict[str, Any]] = []
+    failed: Exception | None = None
     for number, one in enumerate(resolved, 1):
         run = one.settings.run
-        print(f"run {number} of {len(resolved)}: {run.experiment_name or run.algo}, seed {run.seed}", flush=True)
-        summaries.append(run_resolved(one))
+        name = f"run {number} of {len(resolved)}: {run.experiment_name or run.algo}, seed {run.seed}"
+        print(name, flush=True)
+        try:
+            summaries.append(run_resolved(one))
+        except (AlgorithmError, EnvError, NumericsError, UsageError) as error:
+            print(f"{name} failed: {printable(str(error))}", file=sys.stderr, flush=True)
+            failed = failed or error
+    if failed is not None:
+        raise failed
     return summaries
 
 

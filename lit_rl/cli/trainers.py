@@ -66,9 +66,15 @@ class Trainer:
         """Play the evaluation's episodes, which are always the same: RLlib's keys of an evaluation."""
         return evaluation_of(self.session.evaluate())
 
-    def compute_action(self, obs: Tree, explore: bool = False) -> Any:
-        """The action for one observation, or the actions for a batch, as the environment takes them; greedy by default."""
-        action = self.session.acting().act(obs, explore=explore)
+    def compute_action(self, obs: Tree, explore: bool = False, new_episode: bool = False) -> Any:
+        """The action for one observation, or the actions for a batch, as the environment takes them; greedy by default.
+
+        Say ``new_episode`` where one begins: a recurrent policy (``use_lstm``) remembers from call to call.
+        """
+        acting = self.session.acting()
+        if new_episode:
+            acting.reset()
+        action = acting.act(obs, explore=explore)
         return action.item() if isinstance(action, np.generic | np.ndarray) and action.ndim == 0 else action
 
     def save(self, path: str | Path | None = None) -> str:

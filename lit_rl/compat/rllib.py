@@ -250,7 +250,9 @@ def _schedule(ours: str) -> Translate:
 def _batch_mode(value: Any, given: Mapping[str, Any], known: Collection[str]) -> Values:
     if value not in ("truncate_episodes", "complete_episodes"):
         raise UsageError(f"{value!r} is not allowed: give truncate_episodes or complete_episodes")
-    return {"complete_episodes": True} if value == "complete_episodes" else {}
+    if "complete_episodes" not in known:
+        return {}  # replay and data keep every transition apart
+    return {"complete_episodes": value == "complete_episodes"}
 
 
 def _recurrent(name: str, harmless: Any) -> Translate:

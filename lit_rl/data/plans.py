@@ -136,6 +136,7 @@ class RolloutPlan:
     gae_lambda: float
     normalize_reward: bool = False  # by the standard deviation of discounted returns so far
     sequence: int = 1  # vector steps that stay together, in their order; 1 where the policy remembers nothing
+    complete_episodes: bool = False  # learn of an episode when it has ended
 
     def fit(self, step_per_epoch: int, vector_step: int) -> RolloutPlan:
         length, iteration = fit_rollout(self.rollout_length, self.steps_per_iteration, step_per_epoch, vector_step)

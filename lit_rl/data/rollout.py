@@ -15,6 +15,7 @@ from lit_rl.data.hooks import call
 from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.stacks import stacked
 from lit_rl.data.transitions import RolloutBatch, Steps
+from lit_rl.data.whole_episodes import WholeEpisodes
 from lit_rl.functional.returns import gae
 from lit_rl.functional.sequences import Sequences, choose, cut, keep, to_device
 from lit_rl.functional.tree import tree_map
@@ -34,6 +35,7 @@ class RolloutSource:
         sequences = -(-plan.rollout_length // plan.sequence) * collector.num_envs
         self.minibatches = max(1, sequences // max(1, (plan.batch_size or self.rows) // plan.sequence))
         self.reward_scale = RewardScale(plan.gamma, collector.num_envs) if plan.normalize_reward else None
+        self.whole = WholeEpisodes() if plan.complete_episodes else None
 
     def experience(self, policy: Policy) -> RolloutExperience:
         return RolloutExperience(self, policy)
@@ -46,6 +48,8 @@ class RolloutSource:
         if self.reward_scale is not None:
             steps = steps._replace(reward=self.reward_scale.scaled(steps))
         seen, plan = stacked(steps, self.collector.stacking), self.plan
+        if self.whole is not None:
+            seen = self.whole.release(seen)
         rollout = evaluate_rollout(seen, policy, plan.gamma, plan.gae_lambda, plan.sequence)
         hooks = self.collector.hooks
         return rollout if hooks is None else call(hooks.on_postprocess_traj, seen, rollout) or rollout
@@ -85,6 +89,8 @@ class RolloutSource:
     def cut(self) -> None:
         """The episodes under way end: what is collected next begins new ones."""
         self.collector.cut()
+        if self.whole is not None:
+            self.whole.cut()
         if self.reward_scale is not None:
             self.reward_scale.cut()
 

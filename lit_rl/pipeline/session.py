@@ -47,6 +47,7 @@ class Session:
         self.trainer: pl.Trainer = make_trainer(self.stage, self.folder, settings, 1, [keeper], None)
         if self.trainer.world_size > 1:
             raise UsageError(f"one process learns here, not {self.trainer.world_size}: give devices 1")
+        self._acting: LoadedPolicy | None = None
         self._restored: Path | None = None  # what the next epoch goes on from
 
     def train(self) -> Row:
@@ -110,8 +111,12 @@ class Session:
         return self.trainer.current_epoch
 
     def acting(self) -> LoadedPolicy:
-        """The policy as it stands: numpy in, numpy out."""
-        return LoadedPolicy(self.policy.best_policy, self.data.spaces, self.stage.algo, self.settings.run.seed)
+        """The policy as it stands: numpy in, numpy out; the same one at every call, since it may remember."""
+        if self._acting is None:
+            seed = self.settings.run.seed
+            self._acting = LoadedPolicy(self.policy.best_policy, self.data.spaces, self.stage.algo, seed)
+        self._acting.policy.eval()
+        return self._acting
 
     def close(self) -> None:
         """End the environments."""

@@ -53,9 +53,16 @@ EXAMPLES = {
         {"train_batch_size": 2000, "num_envs_per_worker": 4},
         {"rollout_length": 500, "step_per_epoch": 10000},
     ),
+    "batch_mode": ("PPO", {"batch_mode": "complete_episodes"}, {"complete_episodes": True}),
     "observation_filter": ("PPO", {"observation_filter": "MeanStdFilter"}, {"normalize_obs": True}),
     "min_iter_time_s": ("DQN", {"min_iter_time_s": 90}, {"val_check_interval": "00:00:01:30"}),
     "timesteps_per_iteration": ("DQN", {"timesteps_per_iteration": 5000}, {"step_per_epoch": 5000}),
+    "model.use_lstm": ("PPO", {"model": {"use_lstm": True}}, {"use_lstm": True}),
+    "model.max_seq_len": ("PPO", {"model": {"use_lstm": True, "max_seq_len": 10}}, {"max_seq_len": 10}),
+    "model.lstm_cell_size": ("A2C", {"model": {"use_lstm": True, "lstm_cell_size": 8}}, {"lstm_cell_size": 8}),
+    "input": ("MARWIL", {"input": "data.jsonl"}, {"input": "data.jsonl"}),
+    "input_evaluation": ("MARWIL", {"input": "data.jsonl", "input_evaluation": ["is", "wis"]}, {"input": "data.jsonl"}),
+    "output": ("DQN", {"output": "data.jsonl"}, {"output": "data.jsonl"}),
     "model.framestack": ("DQN", {"model": {"framestack": True}}, {"frame_stack": 4}),
     "model.custom_model": ("DQN", {"model": {"custom_model": "my:Net"}}, {"custom_model": "my:Net"}),
     "model.custom_options": (
@@ -107,8 +114,6 @@ EXAMPLES = {
     ),
     "episodes_per_batch": ("ES", {"episodes_per_batch": 20, "train_batch_size": 2000}, {"members": 20}),
 }
-# Of other parts of the package; they are tried where these are tested.
-LATER = ("batch_mode", "input", "input_evaluation", "output", "beta", "vf_coeff")
 
 
 def ours(algo: str, config: dict[str, object]) -> dict[str, object]:
@@ -121,7 +126,7 @@ def algorithm_with(setting: str) -> str | None:
     return next((algo for algo in MODULES if setting in parser_of(find_algorithm(algo)).hints), None)
 
 
-@pytest.mark.parametrize("name", [name for name in TABLE if name not in LATER])
+@pytest.mark.parametrize("name", list(TABLE))
 def test_every_line_of_the_table(name):
     key = TABLE[name]
     if name in EXAMPLES:
@@ -232,6 +237,17 @@ def test_experiments_of_a_file_run_one_after_the_other_each_with_its_seeds(tmp_p
     kept = sorted(file.name for file in (tmp_path / "runs" / "one_seed5" / "checkpoints").iterdir())
     assert kept == ["checkpoint-0.ckpt", "checkpoint-1.ckpt"]
     assert "run 3 of 3: two, seed 5" in capsys.readouterr().out
+
+
+def test_a_run_that_fails_does_not_end_the_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    config = SMALL | {"env_config": {"breaks_at": 30}}
+    experiments = {"bad": {"run": "DQN", "config": config}, "good": {"run": "DQN", "config": SMALL}}
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump(experiments))
+    argv = ["train", "-f", "all.yaml", "--logger", "false", "--enable_progress_bar", "false", "--max_epochs", "1"]
+    assert main(argv) == 1
+    assert "run 1 of 2: bad, seed 0 failed: env 0, step 30" in capsys.readouterr().err
+    assert (tmp_path / "output" / "good" / "summary.json").exists()
 
 
 def test_the_kept_checkpoints_are_the_best_ones():
