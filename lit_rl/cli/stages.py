@@ -35,6 +35,8 @@ OF_THE_RUN = (
 OF_DATA = ("input", "monitor", "stop_return", "step_per_epoch", "steps_per_iteration")
 LIMITS = {"max_steps": -1, "max_time": None, "total_timesteps": None}  # and their values that limit nothing
 DEFAULT_MAX_EPOCHS = 100
+OFFLINE = {"step_per_epoch": 1_000}  # updates, of a stage that learns from data
+OFFLINE_EPOCHS = 20
 NEXT_LR = 0.3  # stage 2's learning rate, times the last one of stage 1
 AFTER_ZERO_LR = 0.1  # the same, times the first one, where the last one is 0
 
@@ -59,9 +61,10 @@ def of_stage(parser: FlagParser, values: Values) -> Values:
 def first_stage(parser: FlagParser, tuned_1: Values, typed: Values) -> StagePlan:
     """The first stage: see the module's docstring for what counts."""
     given = of_stage(parser, tuned_1) | of_stage(parser, typed)
-    values = _defaults(parser) | given
+    values = _defaults(parser) | (OFFLINE if typed.get("input") is not None else {}) | given
     values |= own_defaults(values)
-    values["max_epochs"] = _max_epochs([typed.get("max_epochs")], [tuned_1.get("max_epochs")], typed)
+    usual = OFFLINE_EPOCHS if values["input"] is not None else None
+    values["max_epochs"] = _max_epochs([typed.get("max_epochs")], [tuned_1.get("max_epochs"), usual], typed)
     return StagePlan(parser, values, set(of_stage(parser, typed)))
 
 
@@ -95,7 +98,8 @@ def second_stage(first: StagePlan, step2: Step2, tuned_2: Values, typed: Values,
     lr_2 = typed.get("lr_2")
     if lr_2 is not None and own.get("lr", lr_2) != lr_2:
         raise UsageError(f"--lr_2 {lr_2} and --step2 with lr {own['lr']} contradict each other: give one of them")
-    values = _defaults(second) | of_stage(second, tuned_2) | inherited | own
+    offline = OFFLINE if (inherited | own).get("input") is not None else {}
+    values = _defaults(second) | offline | of_stage(second, tuned_2) | inherited | own
     values |= {name: first.values[name] for name in OF_THE_RUN if name in first.values}
     values |= own_defaults(values)
     names = {name: f"--step2: {name}" for name in own}
@@ -112,7 +116,8 @@ def second_stage(first: StagePlan, step2: Step2, tuned_2: Values, typed: Values,
         elif is_schedule(second.hints[name]):
             values[name] = _final(name, values[name])
     typed_epochs = [own.get("max_epochs"), typed.get("max_epochs_2"), typed.get("max_epochs")]
-    tuned_epochs = [tuned_2.get("max_epochs_2"), tuned_2.get("max_epochs")]
+    usual = OFFLINE_EPOCHS if values["input"] is not None else None
+    tuned_epochs = [tuned_2.get("max_epochs_2"), tuned_2.get("max_epochs"), usual]
     values["max_epochs"] = _max_epochs(typed_epochs, tuned_epochs, inherited | own)
     if "max_epochs" not in own and typed.get("max_epochs_2") is not None:
         names["max_epochs"] = "--max_epochs_2"

@@ -26,7 +26,7 @@ class DataConfig:
     """data"""
 
     step_per_epoch: int = 10_000
-    """Env steps of an epoch, over all envs and ranks (with --input: updates); each epoch ends with one evaluation."""
+    """Env steps of an epoch, over all envs and ranks (with --input: updates, by default 1,000); one evaluation ends each."""
     checkpoint_every: int = 1
     """Epochs between two full checkpoints (last.ckpt, replay buffer included)."""
     input: dict[str, Any] | str | None = None

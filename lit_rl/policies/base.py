@@ -75,8 +75,12 @@ class Policy(nn.Module):
         raise NotImplementedError
 
     def behaviour_log_prob(self, obs: Tree, action: Tensor, env_steps: int) -> Tensor | None:
-        """Log-probability (B,) that exploring, with schedules at ``env_steps``, takes these actions; None where it has none."""
-        return self.log_prob(obs, action)
+        """Log-probability (B,) that exploring, with schedules at ``env_steps``, takes these actions; None where it has none.
+
+        A policy with a state has none: what it remembers is not known from an observation.
+        """
+        known = type(self).log_prob is not Policy.log_prob and self.initial_state(1) is None
+        return self.log_prob(obs, action) if known else None
 
     def divergence(self, other: Policy, obs: Tree) -> Tensor:
         """How far this policy is from another of its class, (B,) >= 0, in nats: KL(other || this); 0 where they agree."""

@@ -30,8 +30,11 @@ RAINBOW = {
         ("TD3", "continuous", {}),
         ("DDPG", "continuous", {}),
         ("ES", "discrete", {}),
+        ("BC", "discrete", {}),
+        ("BC", "continuous", {"loss": "mse"}),
+        ("MARWIL", "continuous", {}),
     ],
-    ids=["DQN", "Rainbow", "SAC", "discrete SAC", "TD3", "DDPG", "ES"],
+    ids=["DQN", "Rainbow", "SAC", "discrete SAC", "TD3", "DDPG", "ES", "BC", "BC by error", "MARWIL"],
 )
 def test_a_captured_loss_says_the_same_of_other_minibatches(name, kind, settings):
     tester = AlgorithmTester(name)

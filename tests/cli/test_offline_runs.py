@@ -91,6 +91,9 @@ def test_after_data_a_second_stage_acts_where_it_can():
     assert nowhere.env.env is None and nowhere.stage2.data.input == "a.jsonl"
     imitation = settings_of("--algo", "BC", *offline, "--env", "CartPole-v1")
     assert imitation.stage2.data.input == "a.jsonl" and imitation.stage2.data.step_per_epoch == 30
+    plain = settings_of("--algo", "BC", "--input", "a.jsonl", "--two_steps")
+    for stage in (plain.stage1, plain.stage2):
+        assert (stage.data.step_per_epoch, stage.trainer["max_epochs"]) == (1000, 20)
     own = settings_of("--algo", "DQN", *offline, "--env", "CartPole-v1", "--step2", '{"input": {"b.jsonl": 0.5}}')
     assert own.stage2.data.input == {"b.jsonl": 0.5}
     mixed = settings_of("--algo", "BC", "--input", '{"a.jsonl": 0.7, "minari:x/y-v0": 0.3}')

@@ -14,6 +14,7 @@ from lit_rl.data.offline.json_lines import JsonLines
 from lit_rl.data.offline.recorder import BlockRecorder
 from lit_rl.data.offline.writers import open_writer
 from lit_rl.envs.vector import make_vector_env
+from lit_rl.lit_policy import LitPolicy
 from lit_rl.policies.epsilon_greedy import EpsilonGreedy, QNetwork
 
 
@@ -57,6 +58,16 @@ def test_log_probabilities_are_of_what_explored(tmp_path):
             epsilon = np.maximum(0.2, 1 - 0.8 * (3 * n + np.arange(3)) / 20)
             expected = np.log(epsilon / 2 + (1 - epsilon) * greedy)
             np.testing.assert_allclose(episode.log_prob, expected, rtol=1e-5)
+
+
+def test_policies_that_give_actions_no_probability_are_recorded_without(tmp_path):
+    data = make_data(Signs, output=str(tmp_path / "a.jsonl"), num_envs=1)
+    fit(LitPolicy("ES", data.spaces, members=4, steps_per_iteration=40, hidden_sizes=[4]), data, 1)
+    data.close()
+    found = JsonLines(tmp_path / "a.jsonl")
+    episodes = [found.read(i, data.spaces) for i in range(len(found))]
+    assert sum(len(e.reward) for e in episodes) == 40 and all(e.log_prob is None for e in episodes)
+    assert sorted({len(e.reward) for e in episodes}) == [2, 4]  # each member's last one is broken off
 
 
 def test_a_run_records_what_it_collects_and_learns_from_it_again(tmp_path):
