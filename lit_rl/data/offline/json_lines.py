@@ -160,14 +160,14 @@ def _short(value: np.ndarray) -> str:
 
 
 def spaces_to_json(spaces: Spaces) -> Any:
-    """Spaces in JSON's types; infinite bounds as "inf" and "-inf"."""
-    return _to_json(spaces.to_plain())
+    """Spaces in JSON's types; infinite bounds as "inf" and "-inf". Frames are recorded one by one."""
+    return {name: _to_json(space) for name, space in spaces.to_plain().items() if name != "frame_stack"}
 
 
 def spaces_from_json(plain: Any) -> Spaces:
     """The spaces that :func:`spaces_to_json` described; raises UsageError."""
     try:
-        return Spaces.from_plain(_from_json(plain))
+        return Spaces.from_plain({**_from_json(plain), "frame_stack": 1})
     except (TypeError, ValueError, KeyError) as error:
         if isinstance(error, UsageError):
             raise

@@ -156,6 +156,19 @@ def test_spaces_must_be_the_same_everywhere(tmp_path):
     assert DataSet(one, spaces_of()).episodes == 2
 
 
+def test_a_header_written_by_hand_says_the_spaces(tmp_path):
+    box = {"type": "Box", "shape": [2], "dtype": "float32", "low": -1, "high": [1, "inf"]}
+    spaces = {"observation": box, "action": {"type": "Discrete", "n": 2, "start": 0, "dtype": "int64"}}
+    header = {"format": "lit_rl.episodes", "version": 1, "spaces": spaces}
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(header)}\n{spoiled()}\n{spoiled()}\n")
+    found = DataSet(str(tmp_path / "a.jsonl")).spaces
+    assert found.observation.high.tolist() == [1.0, np.inf] and found.action.n == 2
+    del spaces["action"]
+    (tmp_path / "b.jsonl").write_text(json.dumps(header) + "\n" + spoiled() + "\n")
+    with pytest.raises(UsageError, match="b.jsonl: its header: this is no description of spaces"):
+        DataSet(str(tmp_path / "b.jsonl"))
+
+
 def test_indices_count_from_the_spaces_start(tmp_path):
     path = record(tmp_path / "a.jsonl", 2, FromThree, act=lambda obs, env, rng: env.action_space.sample())
     assert set(JsonLines(path).read(0, spaces_of(FromThree)).action) <= {3, 4}
