@@ -100,8 +100,8 @@ def _check_pure(graph: fx.GraphModule) -> None:
             continue
         if torch.Tag.nondeterministic_seeded in node.target.tags:
             raise Uncapturable("it draws random numbers")
-        if "_rnn" in node.target.name():
-            raise Uncapturable(f"it runs {node.target.name()}, a fused kernel")
+        if "_rnn" in str(node.target):
+            raise Uncapturable(f"it runs {node.target}, a fused kernel")
         for argument, value in zip(node.target._schema.arguments, node.args, strict=False):
             written = argument.alias_info is not None and argument.alias_info.is_write
             if written and isinstance(value, fx.Node) and value.op == "placeholder":

@@ -199,7 +199,7 @@ def test_a_steady_run_goes_on_by_the_path_it_took(built):
         ("draws", "it draws random numbers"),
         ("looks", "value"),
         ("counts", "it changes a tensor"),
-        ("recurs", "mkldnn_rnn_layer, a fused kernel"),
+        ("recurs", "mkldnn_rnn_layer.default, a fused kernel"),
     ],
 )
 def test_a_loss_that_is_not_pure_stays_eager_and_says_so_once(name, why):
