@@ -11,12 +11,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 from algorithms.tester import AlgorithmTester
 from tiny_runs import DQN
 
+from lit_rl.algorithms import find_algorithm
 from lit_rl.algorithms.base import Algorithm, Progress
+from lit_rl.data.transitions import Transitions
+from lit_rl.envs.spaces import Spaces
 from lit_rl.optimize import GradientStep, NativeGradient
 from lit_rl.optimize.native import native
 from lit_rl.optimize.native.cache import Cache
@@ -73,7 +78,22 @@ def test_native_and_eager_agree_after_100_updates(one_builder, case):
     batches = []
     while len(batches) < 10:
         batches += data.source.experience(policy.policy).minibatches()
-    one, other = policy.algorithm, copy.deepcopy(policy.algorithm)
+    assert_agree_after_100_updates(policy.algorithm, batches)
+
+
+@pytest.mark.parametrize("name", ["BC", "MARWIL"])
+def test_native_and_eager_agree_after_100_updates_on_recorded_episodes(one_builder, name):
+    kind = find_algorithm(name)
+    torch.manual_seed(0)
+    box = gym.spaces.Box(-1, 1, (2,), np.float32)
+    algorithm = kind(Spaces(box, gym.spaces.Discrete(3)), kind.Config(hidden_sizes=[32], lr=5e-3))
+    obs, next_obs = torch.randn(2, 10, 32, 2)
+    rest = torch.randint(3, (10, 32)), torch.randn(10, 32), torch.full((10, 32), 0.9), next_obs, torch.ones(10, 32)
+    assert_agree_after_100_updates(algorithm, [Transitions(*fields) for fields in zip(obs, *rest, strict=True)])
+
+
+def assert_agree_after_100_updates(one: Algorithm, batches: list[Any]) -> None:
+    other = copy.deepcopy(one)
     natively, eagerly = stepping(one, True), stepping(other, False)
     for update in range(100):  # over which every schedule changes
         progress = Progress(update, 10 * update)
