@@ -17,6 +17,7 @@ from lit_rl.algorithms.base import Loss
 from lit_rl.optimize import Compile, GradientStep, NativeGradient, Pace
 from lit_rl.optimize.native.cache import Cache
 from lit_rl.optimize.native.capture import Uncapturable, capture
+from lit_rl.optimize.native.passes import rewrite
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -274,6 +275,16 @@ def test_without_a_folder_updates_stay_eager(monkeypatch, tmp_path):
         optimize = step(net, True)
     optimize("net", net.loss, *batch())
     assert paths(optimize) == ["eager"]
+
+
+def test_a_rewritten_graph_computes_the_same():
+    net = Net()
+    captured = capture(net.loss, list(net.linear.parameters()), batch())
+    x, weight = 10 * torch.randn(8, 3), torch.tensor(3.0)
+    before = captured.graph(x, weight, *captured.live)
+    rewrite(captured.graph)
+    assert "tanh.default" not in captured.graph.code
+    torch.testing.assert_close(captured.graph(x, weight, *captured.live), before, rtol=0, atol=1e-6)
 
 
 def test_a_build_pays_where_enough_of_the_run_is_left(monkeypatch):
