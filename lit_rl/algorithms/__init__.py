@@ -27,6 +27,8 @@ MODULES = {
     "ES": "es",
     "BC": "bc",
     "MARWIL": "marwil",
+    "IQL": "iql",
+    "CQL": "cql",
 }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lit_rl.algorithms import make_algorithm, saved_algorithm
+from lit_rl.algorithms import check_saved_model, make_algorithm, saved_algorithm
+from lit_rl.algorithms.base import Algorithm
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.policies.base import Policy
@@ -16,7 +17,16 @@ SHOWN = "--policy_of"
 def borrowed_policy(spaces: Spaces, policy_of: Mapping[str, Any]) -> Policy:
     """A new policy as that algorithm makes it, by ``{"algo": "SAC", "hidden_sizes": [64], ...}``.
 
-    Like a checkpoint, which may hold it, ``policy_of`` names algorithms of ours, or a user's whose module is imported.
+    Raises:
+        UsageError: see :func:`borrowed_algorithm`.
+    """
+    return borrowed_algorithm(spaces, policy_of).policy
+
+
+def borrowed_algorithm(spaces: Spaces, policy_of: Mapping[str, Any], **own: Any) -> Algorithm:
+    """That algorithm with these settings, where ``own`` says nothing else.
+
+    A checkpoint may hold ``policy_of``, so it names what is ours, or what is imported already.
 
     Raises:
         UsageError: no or no known algorithm, an unknown setting, or spaces that it cannot handle.
@@ -27,6 +37,7 @@ def borrowed_policy(spaces: Spaces, policy_of: Mapping[str, Any]) -> Policy:
     if policy_of.get("use_lstm"):
         raise UsageError(f"{SHOWN}: a policy that remembers learns from sequences, not from single steps: no use_lstm")
     try:
-        return make_algorithm(saved_algorithm(policy_of["algo"], SHOWN), spaces, settings).policy
+        check_saved_model(settings, SHOWN)
+        return make_algorithm(saved_algorithm(policy_of["algo"], SHOWN), spaces, settings | own)
     except UsageError as error:
         raise UsageError(str(error) if str(error).startswith(SHOWN) else f"{SHOWN}: {error}") from None

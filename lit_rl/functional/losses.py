@@ -15,6 +15,23 @@ def huber(error: Tensor, delta: float = 1.0) -> Tensor:
     return F.huber_loss(error, torch.zeros_like(error), reduction="none", delta=delta)
 
 
+def expectile(error: Tensor, expectile: float) -> Tensor:
+    """|expectile - 1(error < 0)| error^2: a mean of such losses is least at that expectile of the targets.
+
+    Kostrikov et al. 2021 (arXiv:2110.06169), eq. 5. `error` is target minus prediction; 0.5 is half the squared error.
+    """
+    return torch.where(error < 0, 1 - expectile, expectile) * error**2
+
+
+def conservative(value: Tensor, log_weight: Tensor, taken: Tensor, dim: int) -> Tensor:
+    """log sum_a w_a exp Q(s, a) - Q(s, recorded a), where the sum goes over `dim` of `value` and `log_weight`.
+
+    Kumar et al. 2020 (arXiv:2006.04779), eq. 4. Weights are 1 over all discrete actions, and 1 / (N density) of N sampled
+    ones, so that the sum estimates an integral.
+    """
+    return torch.logsumexp(value + log_weight, dim) - taken
+
+
 def clipped_surrogate(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip: Tensor) -> Tensor:
     """PPO's objective, negated: -min(r A, clip(r, 1 - clip, 1 + clip) A) with r = exp(log_prob - old_log_prob).
 
