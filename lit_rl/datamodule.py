@@ -96,6 +96,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         skip_bad_episodes: bool = False,
         window_mb: float = 512.0,
         output: str | None = None,
+        mixed_in: Input | None = None,
     ) -> None:
         super().__init__()
         # the border where settings are checked; a function is as welcome as the id that the flag is typed as
@@ -115,7 +116,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         self.seed, self.exact_resume = seed, exact_resume
         self.atari, self.rules, self.eval_env_config = atari, rules, eval_env_config or {}
         self.return_window, self.hooks = return_window, hooks
-        self.input, self.window_mb, self.output = input, window_mb, output
+        self.input, self.window_mb, self.output, self.mixed_in = input, window_mb, output, mixed_in
         self._reading = validation_fraction, seed, skip_bad_episodes
         self._data_sets: dict[str, DataSet] = {}
         self._collector: Collector | None = None
@@ -214,22 +215,23 @@ class ExperienceDataModule(pl.LightningDataModule):
             UsageError: the spaces differ from the policy's, or no iteration fits an epoch.
         """
         assert self.trainer is not None
-        plan = self.check(self._lit_policy.algorithm, self.trainer.world_size)
+        plan = self.check(self._lit_policy, self.trainer.world_size)
         if stage == "fit":
             if self.exact_resume and self.trainer.world_size > 1:
                 raise UsageError(f"--exact_resume works on one device, not on {self.trainer.world_size}: leave it out")
             self._iterations = self.step_per_epoch // plan.steps_per_iteration
-            made_by = plan, str(self.input)
+            made_by = plan, f"{self.input}, {self.mixed_in}"
             if self.source is None or made_by != self._plan:
                 self._plan, self.source = made_by, self._make_source(plan)
 
-    def check(self, algorithm: Any, ranks: int) -> Plan:
-        """The algorithm's plan as it fits into an epoch on this many ranks.
+    def check(self, policy: Any, ranks: int) -> Plan:
+        """The plan of a LitPolicy as it fits into an epoch on this many ranks.
 
         Raises:
             UsageError: other spaces than these, an epoch that no iteration fits, fewer episodes than ranks, or a plan
                 that leaves a rank too little.
         """
+        algorithm = policy.algorithm
         if algorithm.spaces != self.spaces:
             where = "the data" if self.env is None else name_of(self.env)
             raise UsageError(
@@ -243,7 +245,7 @@ class ExperienceDataModule(pl.LightningDataModule):
             raise UsageError(
                 f"--validation_fraction leaves {held_out} episodes for {ranks} ranks to score by: give more, or 0 for none"
             )
-        plan: Plan = algorithm.plan.offline() if self.offline else algorithm.plan
+        plan: Plan = policy.plan.offline() if self.offline else policy.plan
         if not self.offline and isinstance(plan, OfflinePlan):
             raise UsageError(f"{type(algorithm).__name__} learns from recorded episodes alone: give --input PATH")
         if not self.offline and self.env is None:
@@ -254,10 +256,11 @@ class ExperienceDataModule(pl.LightningDataModule):
         """This rank's share of the data set."""
         trainer = self.trainer
         assert trainer is not None
-        if self.input is None:
+        given = self.input if self.input is not None else self.mixed_in
+        if given is None:
             return None
         rank, ranks, stacking = trainer.global_rank, trainer.world_size, Stacking.of(self.spaces)
-        return self.data_set(self.input).training(rank, ranks, self.window_mb, stacking)
+        return self.data_set(given).training(rank, ranks, self.window_mb, stacking)
 
     def _make_source(self, plan: Plan) -> Source:
         trainer = self.trainer

@@ -14,28 +14,31 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Timer
 from pytorch_lightning.trainer.states import TrainerFn
-from torch import Tensor
+from torch import Tensor, nn
 
 from lit_rl import __version__
 from lit_rl.algorithms import algorithm_name, check_saved_model, is_own, make_algorithm, saved_algorithm
-from lit_rl.algorithms.base import Algorithm, Progress, Updated
+from lit_rl.algorithms.base import Algorithm, Optimize, Progress, Updated
 from lit_rl.callbacks.stop import end_fit
 from lit_rl.checkpoint import check_finite, describing, load, misfit, rng_state, set_rng_state
 from lit_rl.data.evaluation import AFTER_TRAINING, EpisodeStatistics
 from lit_rl.data.experience import Experience
 from lit_rl.data.hooks import summarise
 from lit_rl.data.offline.scores import HeldOut, HeldOutScores
+from lit_rl.data.plans import Plan, PopulationPlan
 from lit_rl.data.transitions import Episode, Transitions
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import OWN, AlgorithmError, NumericsError, UsageError
+from lit_rl.functional.schedules import Schedule, check_schedule_range
 from lit_rl.functional.tree import tree_map
 from lit_rl.networks.target import Follower
-from lit_rl.optimize import Compile, GradientStep, NativeGradient, Pace
+from lit_rl.optimize import Compile, GradientStep, NativeGradient, Pace, Refining
 from lit_rl.policies.base import Policy
 
 EXTREMES = ((min, math.inf, "min"), (max, -math.inf, "max"))
 PREFIXES = {1: "Eval", 2: "Step2Eval"}
+CRITIC_WARMUP = 200  # updates that a critic learns alone for where it has to start anew
 
 
 class LitPolicy(pl.LightningModule):
@@ -47,6 +50,13 @@ class LitPolicy(pl.LightningModule):
         stage: 1 logs ``Eval/*``, 2 logs ``Step2Eval/*``.
         average_weights: decay per update, in (0, 1), of a running average of the policy's weights; evaluation and
             :func:`lit_rl.load_policy` then use the average, while collecting and learning go on with the raw weights.
+        critic_warmup: updates at the start that move the critic alone; None for :data:`CRITIC_WARMUP` where
+            :meth:`start_from` found none to go on with, else 0.
+        critic_warmup_lr: learning rate in that time; None for the algorithm's own.
+        anchor: weight of the KL divergence from the policy that the fit began with, a number or ``[[env_step, value], ...]``
+            over env steps of the stage.
+        offline_fraction: share, in [0, 1), of each minibatch that is drawn from the recorded episodes that the datamodule
+            has as ``mixed_in``.
         max_updates: end the fit, with an evaluation, after exactly this many updates.
         max_env_steps: end the fit, with an evaluation, at the end of the iteration that reaches this many env steps.
         compile: whether updates run as native code (docs/speed.md): "auto" where it is built already, with a build beside a
@@ -64,6 +74,10 @@ class LitPolicy(pl.LightningModule):
         *,
         stage: int = 1,
         average_weights: float | None = None,
+        critic_warmup: int | None = None,
+        critic_warmup_lr: float | None = None,
+        anchor: Schedule = 0.0,
+        offline_fraction: float = 0.0,
         max_updates: int | None = None,
         max_env_steps: int | None = None,
         compile: Compile = "auto",
@@ -91,6 +105,24 @@ class LitPolicy(pl.LightningModule):
         self.optimize: GradientStep | None = None
         self.native_updates = compile
         self.native: NativeGradient | None = None  # of this fit
+        check_schedule_range("anchor", anchor, 0.0)
+        if critic_warmup and self.policy.critic is None:
+            name = type(self.algorithm).__name__
+            raise UsageError(f"--critic_warmup {critic_warmup}: {name} has no critic beside its policy: leave it out")
+        if anchor != 0 and isinstance(self.algorithm.plan, PopulationPlan):
+            name = type(self.algorithm).__name__
+            raise UsageError(
+                f"--anchor {anchor}: {name} learns from no observations to hold its policy at: leave it out"
+            )
+        if anchor != 0 and self.policy.remembers:
+            raise UsageError(
+                f"--anchor {anchor}: a policy that remembers is no function of one observation: leave it out"
+            )
+        self.critic_warmup, self.critic_warmup_lr, self.anchor = critic_warmup, critic_warmup_lr, anchor
+        self.offline_fraction = offline_fraction
+        self.anew: list[str] = []  # parts of the policy that start_from could not go on with
+        self._refining: Refining | None = None
+        self._first: dict[str, Tensor] | None = None  # of a checkpoint: the weights that the anchor holds to
         self.episodes = EpisodeStatistics()
         self.held_out = HeldOutScores(spaces.action, self.algorithm.config.gamma)
         self.reported: dict[str, float] = {}  # the newest value of every metric
@@ -139,6 +171,17 @@ class LitPolicy(pl.LightningModule):
         return {name: float(x) for name, x in self._metrics[-1].items()} if self._metrics else {}
 
     @property
+    def plan(self) -> Plan:
+        """The experience that this stage learns from, where it acts."""
+        plan: Plan = self.algorithm.plan
+        return plan.refining(self.warmup, self.offline_fraction) if self.warmup or self.offline_fraction else plan
+
+    @property
+    def warmup(self) -> int:
+        """Updates at the start that move the critic alone."""
+        return (CRITIC_WARMUP if "critic" in self.anew else 0) if self.critic_warmup is None else self.critic_warmup
+
+    @property
     def env_steps(self) -> int:
         """Env steps of the run so far, over all envs and ranks."""
         return self._data.env_steps if self._trainer is not None and self._data is not None else 0
@@ -179,6 +222,10 @@ class LitPolicy(pl.LightningModule):
         off = "minibatches of sequences have many shapes" if self.policy.remembers else None
         self.native = NativeGradient(self.native_updates, steady, lambda: self.updates, off)
         self.optimize.gradient = self.native
+        if self._refining is None and (self.warmup or self.anchor != 0):
+            self._refining = Refining(self.optimize, self.algorithm, self.anchor, self.warmup, self.critic_warmup_lr)
+            if self._refining.first is not None and self._first is not None:
+                self._refining.first.load_state_dict(self._first)
         return self.optimize.optimizer
 
     def on_train_start(self) -> None:
@@ -212,8 +259,9 @@ class LitPolicy(pl.LightningModule):
         algorithm.train()
         for minibatch in experience.minibatches():
             progress = Progress(self.updates, self.updates if offline else experience.env_steps)
+            step = self._optimize(minibatch, progress)
             try:
-                updated = algorithm.update(minibatch, optimize, progress)
+                updated = algorithm.update(minibatch, step, progress)
             except NumericsError as error:
                 where = f"update {progress.updates + 1}, env step {progress.env_steps}"
                 raise NumericsError(f"{error} in {where}") from None
@@ -228,6 +276,14 @@ class LitPolicy(pl.LightningModule):
             if self.max_updates is not None and self.updates >= self.max_updates:
                 break
         self._end_iteration()
+
+    def _optimize(self, minibatch: Any, progress: Progress) -> Optimize:
+        """What makes the gradient steps of an update."""
+        assert self.optimize is not None
+        if self._refining is None:
+            return self.optimize
+        made = progress.env_steps - (self.first_env_step or 0)
+        return self._refining.at(minibatch.obs, self.updates, progress.env_steps, made)
 
     def _count(self, updated: Updated) -> None:
         """One more update, in our count and in Lightning's ``global_step``, which counts optimizer steps."""
@@ -409,6 +465,8 @@ class LitPolicy(pl.LightningModule):
         # Only the first rank writes; what the others have is dropped, and a buffer is large.
         checkpoint["experience"] = data.experience_state() if self.trainer.is_global_zero else None
         checkpoint["rng"] = rng_state()
+        first = None if self._refining is None else self._refining.first
+        checkpoint["first"] = None if first is None else first.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         fitting = self._trainer is not None and self._trainer.state.fn == TrainerFn.FITTING
@@ -419,7 +477,7 @@ class LitPolicy(pl.LightningModule):
             self._finished, self._window = (
                 [Episode(*episode) for episode in progress[name]] for name in ("finished", "window")
             )
-            self._rng, self._paths = checkpoint["rng"], progress["paths"]
+            self._rng, self._paths, self._first = checkpoint["rng"], progress["paths"], checkpoint["first"]
             self._data.load_experience_state(checkpoint["experience"])
 
     @classmethod
@@ -464,26 +522,54 @@ class LitPolicy(pl.LightningModule):
         check_finite(state)
         self.load_state_dict(state)
 
-    def check_start(self, policy: Policy) -> None:
-        """Whether :meth:`start_from` can take this policy's weights.
+    def check_start(self, first: LitPolicy) -> None:
+        """Whether :meth:`start_from` can go on with the policy of ``first``.
+
+        :attr:`anew` then names the parts beside what acts that start anew: of other shapes, or not learned by ``first``.
 
         Raises:
-            UsageError: the networks differ.
+            UsageError: what acts differs.
         """
-        if problem := misfit(policy.state_dict(), self.policy.state_dict(), "in the first", "in the second"):
-            raise UsageError(f"the policies of the two stages do not match: {problem}; keep the networks' settings")
+        theirs, own = first.policy, self.policy
+        grouped = {id(p) for group in first.algorithm.groups().values() for p in group}
+        anew = []
+        for part in dict.fromkeys(name.partition(".")[0] for name in own.state_dict() | theirs.state_dict()):
+            problem = misfit(_part(theirs, part), _part(own, part), "in the first", "in the second")
+            problem = problem or _unlike(theirs, own, part)
+            if problem and part not in self.policy.beside:
+                raise UsageError(f"the policies of the two stages do not match: {problem}; keep the networks' settings")
+            fixed = {n: p for n, p in theirs.named_parameters() if n.partition(".")[0] == part and id(p) not in grouped}
+            unlearned = not problem and any(not torch.equal(p, own.get_parameter(n)) for n, p in fixed.items())
+            if part in self.policy.beside and _part(own, part) and (problem or unlearned):
+                anew.append(part)
+        self.anew = anew
 
-    def start_from(self, policy: Policy) -> None:
-        """Begin with another policy's weights (its networks must match), targets and average included.
+    def start_from(self, first: LitPolicy) -> None:
+        """Begin with the best policy of another LitPolicy, targets and average included; what acts must match.
+
+        Parts beside it that cannot be carried over start anew: :attr:`anew` names them.
 
         Raises:
-            UsageError: the networks differ.
+            UsageError: what acts differs.
         """
-        self.check_start(policy)
-        self.policy.load_state_dict(policy.state_dict())
+        self.check_start(first)
+        found = first.best_policy.state_dict()
+        carried = {name: x for name, x in found.items() if name.partition(".")[0] not in self.anew}
+        wanted = self.policy.state_dict()
+        self.policy.load_state_dict(wanted | {name: x for name, x in carried.items() if name in wanted})
+        if type(first.algorithm) is type(self.algorithm):
+            self._go_on_with(first.algorithm)
         self.algorithm.start_from_policy()
         if self.average is not None:
-            self.average.load_state_dict(policy.state_dict())
+            self.average.load_state_dict(self.policy.state_dict())
+
+    @torch.no_grad()
+    def _go_on_with(self, first: Algorithm) -> None:
+        """Take over what the same algorithm has learned beside its policy: IQL's state values, say."""
+        learned = {n: p for n, p in first.named_parameters() if p.requires_grad and not n.startswith("policy.")}
+        for name, mine in self.algorithm.named_parameters():
+            if name in learned and mine.shape == learned[name].shape:
+                mine.copy_(learned[name])
 
 
 def _raised(algorithm: type[Algorithm], where: str, error: Exception) -> str:
@@ -495,6 +581,21 @@ def _raised(algorithm: type[Algorithm], where: str, error: Exception) -> str:
 
 def _raw_name(name: str) -> str:
     return "algorithm.policy." + name.removeprefix("average.")
+
+
+def _part(policy: Policy, name: str) -> dict[str, Tensor]:
+    """The weights of one part of a policy."""
+    return {n: x for n, x in policy.state_dict().items() if n.partition(".")[0] == name}
+
+
+def _unlike(first: Policy, second: Policy, part: str) -> str | None:
+    """The first line by which two modules of the same shapes differ: another activation, say."""
+    modules = [getattr(policy, part, None) for policy in (first, second)]
+    ones, others = (repr(module).splitlines() for module in modules)
+    for one, other in zip(ones, others, strict=False):
+        if one != other and isinstance(modules[0], nn.Module):
+            return f"{part} has {one.strip()} in the first and {other.strip()} in the second"
+    return None
 
 
 def _stacked(records: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:

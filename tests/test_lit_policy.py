@@ -460,7 +460,7 @@ def test_weights_of_another_network_are_refused(other, way):
     ):
         target.load_weights(source.state_dict())
     with pytest.raises(UsageError, match="policies of the two stages do not match"):
-        target.start_from(source.policy)
+        target.start_from(source)
     if other != {"hidden_sizes": [9]}:
         assert len(before) == len(target.state_dict())
 
@@ -470,7 +470,7 @@ def test_a_stage_starts_from_a_policy_with_target_and_average():
     first = make_policy(data)
     fit(first, data, 1)
     second = make_policy(data, seed=4, stage=2, average_weights=0.9)
-    second.start_from(first.policy)
+    second.start_from(first)
     for part in (second.policy.actor, second.average.actor, second.algorithm.target):
         assert_same(dict(part.state_dict()), dict(first.policy.actor.state_dict()))
     fit(second, data, 1)

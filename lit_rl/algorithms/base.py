@@ -12,10 +12,14 @@ from lit_rl.data.config import at_least
 from lit_rl.data.plans import Plan
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
-from lit_rl.functional.schedules import Schedule, check_schedule, value_at
+from lit_rl.functional.schedules import Schedule, check_schedule_range, value_at
 from lit_rl.networks.custom import CustomEncoder, MakeEncoder
 from lit_rl.networks.encoder import Encoder
 from lit_rl.policies.base import Policy
+
+# Keys of a setting's metadata (``field(default=1_000, metadata={IN_STAGE_2: 0})``): its value in stage 2 unless --step2
+# gives one, and its default in a stage 2 that goes on with a policy of another algorithm.
+IN_STAGE_2, ANEW = "in stage 2", "after another algorithm"
 
 
 class Progress(NamedTuple):
@@ -105,14 +109,7 @@ class AlgorithmConfig:
     def check_schedules(self, **ranges: tuple[float, float]) -> None:
         """Refuse malformed schedules and values outside their range, by name."""
         for name, (low, high) in ranges.items():
-            schedule = getattr(self, name)
-            try:
-                check_schedule(name, schedule)
-            except ValueError as error:
-                raise UsageError(str(error)) from None
-            values = [value for _, value in schedule] if isinstance(schedule, list) else [schedule]
-            if not all(low <= value <= high for value in values):
-                raise UsageError(f"--{name} {schedule} is out of range: it must lie between {low:g} and {high:g}")
+            check_schedule_range(name, getattr(self, name), low, high)
 
 
 class Algorithm(nn.Module):

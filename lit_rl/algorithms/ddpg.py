@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from lit_rl.algorithms.base import Algorithm, Loss, Optimize, Progress, Updated
+from lit_rl.algorithms.base import IN_STAGE_2, Algorithm, Loss, Optimize, Progress, Updated
 from lit_rl.algorithms.replay import ReplayConfig
 from lit_rl.data.config import at_least
 from lit_rl.data.plans import ReplayPlan
@@ -42,8 +42,8 @@ class DDPGConfig(ReplayConfig):
     """Widths of the hidden layers of every network."""
     learning_starts: int = 1_500
     """Env steps before the first update."""
-    random_steps: int = 1_500
-    """Env steps at the start that act at random."""
+    random_steps: int = field(default=1_500, metadata={IN_STAGE_2: 0})
+    """Env steps at the start that act at random; 0 in stage 2."""
     tau: float = 0.002
     """Share of the online networks in an update of the targets: 1 copies them, less moves towards them."""
     l2: float = 1e-6

@@ -9,13 +9,13 @@ the K critics share what encodes an observation that is no vector.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from gymnasium import spaces as gs
 from torch import Tensor, nn
 
-from lit_rl.algorithms.base import Algorithm, Loss, Optimize, Progress, Updated
+from lit_rl.algorithms.base import ANEW, IN_STAGE_2, Algorithm, Loss, Optimize, Progress, Updated
 from lit_rl.algorithms.replay import ReplayConfig
 from lit_rl.data.config import at_least
 from lit_rl.data.plans import ReplayPlan
@@ -40,12 +40,12 @@ class SACConfig(ReplayConfig):
     """Largest norm (or value) of a gradient; null for none."""
     learning_starts: int = 1_500
     """Env steps before the first update."""
-    random_steps: int = 1_500
-    """Env steps at the start that act at random."""
+    random_steps: int = field(default=1_500, metadata={IN_STAGE_2: 0})
+    """Env steps at the start that act at random; 0 in stage 2."""
     critics: int = 2
     """Action-value functions; the smallest of their values counts."""
-    alpha: float = 1.0
-    """Temperature (weight of the entropy) at the start, above 0."""
+    alpha: float = field(default=1.0, metadata={ANEW: 0.05})
+    """Temperature (weight of the entropy) at the start, above 0; 0.05 for a policy that another algorithm has learned."""
     learn_alpha: bool = True
     """Tune the temperature towards target_entropy."""
     target_entropy: float | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from lit_rl.algorithms.base import Algorithm, Loss, Optimize, Progress, Updated
+from lit_rl.algorithms.base import IN_STAGE_2, Algorithm, Loss, Optimize, Progress, Updated
 from lit_rl.algorithms.replay import ReplayConfig
 from lit_rl.data.config import at_least
 from lit_rl.data.plans import ReplayPlan
@@ -34,8 +34,8 @@ class TD3Config(ReplayConfig):
     """Widths of the hidden layers of every network."""
     batch_size: int = 100
     """Transitions of one update, on each rank."""
-    random_steps: int = 1_000
-    """Env steps at the start that act at random."""
+    random_steps: int = field(default=1_000, metadata={IN_STAGE_2: 0})
+    """Env steps at the start that act at random; 0 in stage 2."""
     critics: int = 2
     """Action-value functions; the smallest of their values counts."""
     exploration_noise: Schedule = 0.1

@@ -14,7 +14,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from lit_rl.algorithms import MODULES, algorithm_name, algorithms_with
-from lit_rl.algorithms.base import Algorithm
+from lit_rl.algorithms.base import ANEW, IN_STAGE_2, Algorithm
 from lit_rl.cli.experiments import ExperimentFlags
 from lit_rl.cli.flags import Flags, as_plain, is_plain, members
 from lit_rl.cli.trainer_flags import NOT_SET, PASSED, TRAINER_FLAGS
@@ -22,13 +22,18 @@ from lit_rl.compat.rllib import NAMES, RUN_FLAGS, RunFlags
 from lit_rl.data.config import DataConfig, EvalConfig
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError, in_one_line
-from lit_rl.pipeline import LimitConfig, RunConfig, Stage2Config
+from lit_rl.pipeline import LimitConfig, RefineConfig, RunConfig, Stage2Config
 
 TRAINER = "Trainer"
 
 
 class FlagParser(Flags):
-    """The flags that belong to an algorithm; the defaults of pl.Trainer's are Lightning's own."""
+    """The flags that belong to an algorithm; the defaults of pl.Trainer's are Lightning's own.
+
+    Attributes:
+        in_stage_2: the values of those that have another one in stage 2, where --step2 says nothing.
+        anew: the defaults of those that have another one in a stage 2 that goes on with another algorithm's policy.
+    """
 
     also = ("help", "version", "config", "print_config", "run", "resume", "file", "num_samples", *RUN_FLAGS, *NAMES)
 
@@ -41,6 +46,7 @@ class FlagParser(Flags):
         self.configs: dict[str, type[Any]] = {
             "run": RunConfig,
             "stage 2": Stage2Config,
+            "refining": RefineConfig,
             "environment": EnvConfig,
             "data": DataConfig,
             "evaluation": EvalConfig,
@@ -57,6 +63,9 @@ class FlagParser(Flags):
                     raise
                 raise UsageError(f"--algo {self.algo}: its Config cannot be read: {in_one_line(error)}") from error
         self._add_trainer()
+        told = {field.name: field.metadata for field in dataclasses.fields(algorithm.Config)}
+        self.in_stage_2 = {name: about[IN_STAGE_2] for name, about in told.items() if IN_STAGE_2 in about}
+        self.anew = {name: about[ANEW] for name, about in told.items() if ANEW in about}
         self.write_help()
         self._add_experiments()
 

@@ -20,7 +20,7 @@ def printed_stage(plan: StagePlan) -> Values:
 def printed_second_stage(first: StagePlan, second: StagePlan, typed_step2: Values) -> Values:
     """The settings of stage 2: the ``_2`` flags, and in step2 what would not come out the same from stage 1's."""
     step2 = {name: value for name, value in typed_step2.items() if name in ("algo", "run", "module")}
-    printed: Values = {"two_steps": True}
+    printed: Values = {"two_steps": True} | second.refine
     for name in ("lr", "max_epochs", "patience", "average_weights"):
         value = second.values.get(name)
         if isinstance(value, int | float) or (value is None and name == "average_weights"):

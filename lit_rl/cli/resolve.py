@@ -11,6 +11,7 @@ from lit_rl.cli.arguments import Request
 from lit_rl.cli.iterations import fit_iterations
 from lit_rl.cli.parser import TRAINER, FlagParser, parser_of
 from lit_rl.cli.print_config import printed_second_stage, printed_stage
+from lit_rl.cli.refining import borrow_policy, set_refining
 from lit_rl.cli.stages import StagePlan, Values, first_stage, given_algorithm, read_step2, second_stage
 from lit_rl.cli.trainer_flags import StageLength, check_lengths, refuse, refuse_without_evaluation, world_size
 from lit_rl.envs.config import EnvConfig
@@ -62,8 +63,14 @@ def resolve(request: Request) -> Resolved:
         tuned_2 = _tuned(refined.parser, env) if run.tuned else {}
         notes += [_using(refined.parser, env, " in stage 2")] if tuned_2 else []
     second = second_stage(first, refined, tuned_2, typed, notes)
+    set_refining(first, second, tuned_2, typed, refined.settings)
     fit_iterations(second, environment.num_envs, notes)
     settings.stage2 = _build(second, True)
+    settings.stage2.refine = _make(parser, "refining", second.refine)
+    settings.stage2.mixed_in = second.mixed_in
+    if borrow_policy(first, second):
+        settings.stage1 = _build(first, True)
+        flat |= printed_stage(first)
     settings.flat = flat = flat | printed_second_stage(first, second, stages.step2)
     return Resolved(settings, list(dict.fromkeys(notes)), flat)
 
@@ -110,7 +117,8 @@ def _refuse_inexact(run: RunConfig, values: Values) -> None:
 
 
 def _refuse_stage_2_settings(parser: FlagParser, typed: Values) -> None:
-    names = [name for name in parser.groups["stage 2"] if name in typed and name != "two_steps"]
+    of_stage_2 = [*parser.groups["stage 2"], *parser.groups["refining"]]
+    names = [name for name in of_stage_2 if name in typed and name != "two_steps"]
     if names:
         raise UsageError(f"--{names[0]} is a setting of the second stage: add --two_steps")
 

@@ -51,6 +51,8 @@ class StagePlan:
     names: dict[str, str] = dataclasses.field(default_factory=dict)  # what messages call a setting, where not --name
     module: str | None = None
     copies: bool = False  # whether objects that belong to one Trainer must be copied
+    refine: Values = dataclasses.field(default_factory=dict)  # of stage 2: how it keeps what stage 1 learned
+    mixed_in: Any = None  # data that stage 2 draws a share of its minibatches from
 
 
 def of_stage(parser: FlagParser, values: Values) -> Values:
@@ -90,29 +92,38 @@ class Step2:
 
 def second_stage(first: StagePlan, step2: Step2, tuned_2: Values, typed: Values, notes: list[str]) -> StagePlan:
     """The second stage: see the module's docstring for what counts."""
-    parser, second, own = first.parser, step2.parser, step2.settings
+    parser, second = first.parser, step2.parser
+    own = {name: value for name, value in step2.settings.items() if name not in second.groups["refining"]}
     inherited = _inherited(second, parser, typed, notes)
     if inherited.get("input") is not None and "input" not in own and goes_online(second, typed):
         inherited = {name: value for name, value in inherited.items() if name not in OF_DATA}
-    given_2 = _second_flags(parser, tuned_2, typed)
+    given_2 = _second_flags(parser, tuned_2, typed, second is not parser)
     lr_2 = typed.get("lr_2")
     if lr_2 is not None and own.get("lr", lr_2) != lr_2:
         raise UsageError(f"--lr_2 {lr_2} and --step2 with lr {own['lr']} contradict each other: give one of them")
     offline = OFFLINE if (inherited | own).get("input") is not None else {}
-    values = _defaults(second) | offline | of_stage(second, tuned_2) | inherited | own
+    values = _defaults(second) | offline | of_stage(second, tuned_2) | inherited
+    scratch = values.get("lr")
+    values |= own
     values |= {name: first.values[name] for name in OF_THE_RUN if name in first.values}
     values |= own_defaults(values)
     names = {name: f"--step2: {name}" for name in own}
     for name in ("patience", "average_weights"):
         if name not in own:
             values[name], names[name] = given_2.get(f"{name}_2", parser.defaults[f"{name}_2"]), f"--{name}_2"
+    if second is not parser:
+        values |= {name: value for name, value in second.anew.items() if name not in tuned_2 | inherited | own}
     for name in second.groups["algorithm"]:
         if name in own or values[name] is None:
             continue
-        if is_lr(name) and given_2.get("lr_2") is not None:
+        if name in second.in_stage_2:
+            values[name] = second.in_stage_2[name]
+        elif is_lr(name) and given_2.get("lr_2") is not None:
             values[name], names[name] = given_2["lr_2"], "--lr_2"
         elif is_lr(name):
-            values[name] = _next_lr(name, first.values.get(name, values[name]))
+            values[name] = (
+                _next_lr(name, first.values[name]) if second is parser else NEXT_LR * _first(name, values[name])
+            )
         elif is_schedule(second.hints[name]):
             values[name] = _final(name, values[name])
     typed_epochs = [own.get("max_epochs"), typed.get("max_epochs_2"), typed.get("max_epochs")]
@@ -121,7 +132,8 @@ def second_stage(first: StagePlan, step2: Step2, tuned_2: Values, typed: Values,
     values["max_epochs"] = _max_epochs(typed_epochs, tuned_epochs, inherited | own)
     if "max_epochs" not in own and typed.get("max_epochs_2") is not None:
         names["max_epochs"] = "--max_epochs_2"
-    return StagePlan(second, values, set(inherited) | set(own), names, step2.module, copies=True)
+    refine = {"critic_warmup_lr": None if scratch is None else _first("lr", scratch)}
+    return StagePlan(second, values, set(inherited) | set(own), names, step2.module, copies=True, refine=refine)
 
 
 def goes_online(second: FlagParser, typed: Values) -> bool:
@@ -140,11 +152,15 @@ def _inherited(second: FlagParser, parser: FlagParser, typed: Values, notes: lis
     return second.check({n: v for n, v in found.items() if n in second.hints}, " (given for stage 1, in stage 2)")
 
 
-def _second_flags(parser: FlagParser, tuned_2: Values, typed: Values) -> Values:
-    """The ``_2`` settings that were given; a tuned learning rate does not count where one was typed for stage 1."""
+def _second_flags(parser: FlagParser, tuned_2: Values, typed: Values, another: bool) -> Values:
+    """The ``_2`` settings that were given.
+
+    A tuned learning rate does not count where one was typed for stage 1, or where that is ``another`` algorithm: it was
+    tuned to go on with what its own had learned.
+    """
     names = [name for name in parser.groups["stage 2"] if name.endswith("_2")]
-    typed_lr = any(map(is_lr, typed))
-    found = {n: tuned_2[n] for n in names if n in tuned_2 and not (n == "lr_2" and typed_lr)}
+    no_lr = another or any(map(is_lr, typed))
+    found = {n: tuned_2[n] for n in names if n in tuned_2 and not (n == "lr_2" and no_lr)}
     return found | {n: typed[n] for n in names if n in typed}
 
 
@@ -166,7 +182,7 @@ def read_step2(parser: FlagParser, step2: Mapping[str, Any]) -> Step2:
     if module is not None:
         find_module(str(module))  # raises before anything is created
     second = parser if algo is None else parser_of(given_algorithm(algo, "--step2: algo"))
-    allowed = [n for group in STAGE_GROUPS for n in second.groups[group] if n not in OF_THE_RUN]
+    allowed = [n for group in (*STAGE_GROUPS, "refining") for n in second.groups[group] if n not in OF_THE_RUN]
     for name in step2:
         if name not in second.hints:
             raise UsageError(f"--step2: unknown setting {name}; {nearest(name, [*allowed, 'algo', 'module'])}")
@@ -186,10 +202,16 @@ def is_lr(name: str) -> bool:
 def _next_lr(name: str, schedule: Any) -> float:
     """The learning rate to refine with, after one that followed ``schedule``."""
     last = _final(name, schedule)
-    return NEXT_LR * last if last else AFTER_ZERO_LR * value_at(schedule, 0)
+    return NEXT_LR * last if last else AFTER_ZERO_LR * _first(name, schedule)
+
+
+def _first(name: str, schedule: Any) -> float:
+    _final(name, schedule)
+    return value_at(schedule, 0)
 
 
 def _final(name: str, schedule: Any) -> float:
+    """The last value of what must be a schedule."""
     try:
         return final_value(schedule)
     except (IndexError, TypeError):

@@ -35,6 +35,17 @@ class Plan(Protocol):
             UsageError: it needs experience of its own policy.
         """
 
+    def refining(self, first_updates: int, offline_fraction: float) -> Plan:
+        """The plan of a stage that goes on with a policy.
+
+        Args:
+            first_updates: that are made before anything is collected by what they learn, where a plan can.
+            offline_fraction: share of recorded transitions in each minibatch.
+
+        Raises:
+            UsageError: there is no minibatch to mix recorded transitions into.
+        """
+
     def make_source(
         self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
     ) -> Source:
@@ -95,6 +106,8 @@ class ReplayPlan:
     random_steps: int = 0  # env steps at the start that act at random, whatever the policy
     prioritized: Prioritized | None = None  # None samples uniformly
     noise: tuple[int, ...] = (0,)  # shape of the standard normal numbers that come with every minibatch
+    first_updates: int = 0  # made at once when learning starts
+    offline_fraction: float = 0.0  # share of a minibatch that is drawn from recorded episodes
 
     def fit(self, step_per_epoch: int, vector_step: int) -> ReplayPlan:
         check_buffer_size(self.buffer_size, vector_step)
@@ -110,13 +123,18 @@ class ReplayPlan:
     def offline(self) -> OfflinePlan:
         return OfflinePlan(self.steps_per_iteration, self.batch_size, self.gamma, self.n_step, self.noise)
 
+    def refining(self, first_updates: int, offline_fraction: float) -> ReplayPlan:
+        return dataclasses.replace(self, first_updates=first_updates, offline_fraction=offline_fraction)
+
     def make_source(
         self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
     ) -> Source:
+        from lit_rl.data.offline.source import OfflineSource
         from lit_rl.data.replay import ReplaySource
 
         assert collector is not None
-        return ReplaySource(self, collector, seed, world_size)
+        recorded = None if data is None else OfflineSource(self.offline(), data, seed)
+        return ReplaySource(self, collector, seed, world_size, recorded)
 
 
 @dataclass(frozen=True)
@@ -146,6 +164,10 @@ class RolloutPlan:
     def offline(self) -> OfflinePlan:
         raise learns_by_acting()
 
+    def refining(self, first_updates: int, offline_fraction: float) -> RolloutPlan:
+        _refuse_mixing(offline_fraction)
+        return self
+
     def make_source(
         self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
     ) -> Source:
@@ -169,6 +191,10 @@ class PopulationPlan:
 
     def offline(self) -> OfflinePlan:
         raise learns_by_acting()
+
+    def refining(self, first_updates: int, offline_fraction: float) -> PopulationPlan:
+        _refuse_mixing(offline_fraction)
+        return self
 
     def make_source(
         self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
@@ -198,6 +224,10 @@ class OfflinePlan:
     def offline(self) -> OfflinePlan:
         return self
 
+    def refining(self, first_updates: int, offline_fraction: float) -> OfflinePlan:
+        _refuse_mixing(offline_fraction)
+        return self
+
     def make_source(
         self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
     ) -> Source:
@@ -206,6 +236,13 @@ class OfflinePlan:
         if data is None:
             raise UsageError("this algorithm learns from recorded episodes alone: give --input PATH")
         return OfflineSource(self, data, seed)
+
+
+def _refuse_mixing(offline_fraction: float) -> None:
+    if offline_fraction:
+        raise UsageError(
+            f"--offline_fraction {offline_fraction}: stage 2 has no replay buffer to mix recorded transitions with: leave it out"
+        )
 
 
 def learns_by_acting() -> UsageError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,12 +20,21 @@ from lit_rl.functional.schedules import value_at
 from lit_rl.functional.tree import Tree, tree_map
 from lit_rl.policies.base import Policy
 
+if TYPE_CHECKING:
+    from lit_rl.data.offline.source import OfflineSource
+
+AT_ONCE = 256  # minibatches that are drawn together
+
 
 class ReplaySource:
-    """Collects into a replay buffer and samples from it, by a :class:`ReplayPlan`."""
+    """Collects into a replay buffer and samples from it, by a :class:`ReplayPlan`, and from ``recorded`` episodes too."""
 
-    def __init__(self, plan: ReplayPlan, collector: Collector, seed: int, world_size: int) -> None:
+    def __init__(
+        self, plan: ReplayPlan, collector: Collector, seed: int, world_size: int, recorded: OfflineSource | None = None
+    ) -> None:
         self.plan, self.collector, self.world_size = plan, collector, world_size
+        self.recorded = recorded if plan.offline_fraction else None
+        self._mixed_in = 0 if self.recorded is None else round(plan.offline_fraction * plan.batch_size)
         self.env_steps = 0
         self.buffer = ReplayBuffer(plan.buffer_size // world_size, collector.num_envs, collector.stacking)
         self.priorities: Priorities | None = None
@@ -34,7 +43,7 @@ class ReplaySource:
         self.generator = torch.Generator().manual_seed(seed)
         self._drawn = torch.zeros(0, dtype=torch.int64)  # rows of the newest prioritized minibatch
         self._stage_start = 0  # env steps before this source began
-        self._due = 0.0  # updates earned and not made
+        self._due = float(plan.first_updates)  # updates earned and not made
 
     def experience(self, policy: Policy) -> ReplayExperience:
         return ReplayExperience(self, policy)
@@ -65,9 +74,21 @@ class ReplaySource:
         return whole
 
     def sample(self, updates: int) -> Iterator[Transitions]:
-        """Minibatches for this many updates: drawn at once, or by the priorities of the moment."""
+        """Minibatches for this many updates."""
+        for first in range(0, updates, AT_ONCE):
+            count = min(AT_ONCE, updates - first)
+            if self.recorded is None:
+                yield from self._sample(count)
+                continue
+            recorded = self.recorded.draw(count * self._mixed_in)[:-1]
+            parts = zip(*(minibatches(x, self._mixed_in) for x in recorded), strict=True)
+            for batch, part in zip(self._sample(count), parts, strict=True):
+                yield mixed(batch, Transitions(*part))
+
+    def _sample(self, updates: int) -> Iterator[Transitions]:
+        """What the buffer gives: drawn at once, or by the priorities of the moment."""
         plan, generator = self.plan, self.generator
-        size = plan.batch_size
+        size = plan.batch_size - self._mixed_in
         noise = torch.randn(updates, *plan.noise, generator=generator)
         if self.priorities is None:
             whole = self.buffer.gather(self.buffer.draw(updates * size, generator), plan.n_step, plan.gamma)
@@ -87,7 +108,7 @@ class ReplaySource:
     def feedback(self, td_error: Tensor | None) -> None:
         """The TD errors (B,) of the newest minibatch become its priorities."""
         if self.priorities is not None and td_error is not None:
-            self.priorities.update(self._drawn, td_error)
+            self.priorities.update(self._drawn, td_error[: len(self._drawn)])
 
     @property
     def kept(self) -> str:
@@ -116,6 +137,7 @@ class ReplaySource:
             "priorities": None if self.priorities is None else self.priorities.state_dict(),
             "generator": self.generator.get_state(),
             "collector": self.collector.state_dict(),
+            "recorded": None if self.recorded is None else self.recorded.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -124,6 +146,8 @@ class ReplaySource:
         self._restore_priorities(state["priorities"])
         self.generator.set_state(state["generator"])
         self.collector.load_state_dict(state["collector"])
+        if self.recorded is not None and state["recorded"] is not None:
+            self.recorded.load_state_dict(state["recorded"])
         self.cut()
 
     def _restore_priorities(self, state: dict[str, Any] | None) -> None:
@@ -140,6 +164,13 @@ def minibatches(part: Tree, size: int) -> Iterable[Tree]:
     children = [minibatches(child, size) for child in (part.values() if isinstance(part, dict) else part)]
     rejoin = (lambda cut: dict(zip(part, cut, strict=True))) if isinstance(part, dict) else tuple
     return map(rejoin, zip(*children, strict=True))
+
+
+def mixed(collected: Transitions, recorded: Transitions) -> Transitions:
+    """One minibatch of both. What was collected has no return yet: it is minus infinity, which bounds nothing."""
+    unknown = collected._replace(return_=torch.full_like(collected.reward, -torch.inf))
+    joined = tree_map(lambda x, y: torch.cat([x, y]), tuple(unknown[:-1]), tuple(recorded[:-1]))
+    return Transitions(*joined)._replace(noise=collected.noise)
 
 
 def _alike(one: ReplayBuffer, other: ReplayBuffer) -> bool:

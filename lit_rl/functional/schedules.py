@@ -32,6 +32,14 @@ def check_schedule(name: str, schedule: Schedule) -> None:
         raise UsageError(f"{name} has its points at the env steps {steps}; it must be {allowed}")
 
 
+def check_schedule_range(name: str, schedule: Schedule, low: float = -math.inf, high: float = math.inf) -> None:
+    """Raise UsageError that names the flag ``name`` unless `schedule` can be read and all its values lie in [low, high]."""
+    check_schedule(name, schedule)
+    values = [value for _, value in schedule] if isinstance(schedule, list) else [schedule]
+    if not all(low <= value <= high for value in values):
+        raise UsageError(f"--{name} {schedule} is out of range: it must lie between {low:g} and {high:g}")
+
+
 def value_at(schedule: Schedule, env_steps: int) -> float:
     """The value after `env_steps` environment steps."""
     if isinstance(schedule, (int, float)):

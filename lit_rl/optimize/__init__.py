@@ -3,7 +3,8 @@
 from lit_rl.optimize.flat import FlatGroup
 from lit_rl.optimize.native import Compile, NativeGradient, Pace
 from lit_rl.optimize.optimizers import FlatAdam
+from lit_rl.optimize.refine import Refining
 from lit_rl.optimize.step import GradientStep
 from lit_rl.optimize.threads import threads_for
 
-__all__ = ["Compile", "FlatAdam", "FlatGroup", "GradientStep", "NativeGradient", "Pace", "threads_for"]
+__all__ = ["Compile", "FlatAdam", "FlatGroup", "GradientStep", "NativeGradient", "Pace", "Refining", "threads_for"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -50,12 +50,33 @@ class GradientStep:
         flat_groups = [{"params": [g.flat], "name": name} for name, g in self.groups.items()]
         self.gradient: GradientOf = _eager
         self.optimizer: torch.optim.Optimizer = KINDS[optimizer](flat_groups, **(settings or {}))
+        # by group of which some is frozen: 1 where it learns, 0 where not; None where nothing does
+        self._learns: dict[str, Tensor | None] = {}
 
     def attach(self) -> None:
         """Mend flat groups whose module was moved since."""
         for group in self.groups.values():
             if not group.attached:
                 group.attach()
+
+    def freeze(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Move none of these parameters from now on, until :meth:`thaw`."""
+        frozen = {id(p) for p in parameters}
+        for name, group in self.groups.items():
+            if any(id(p) in frozen for p in group.parameters):
+                learns = torch.cat(
+                    [torch.full_like(p.detach(), id(p) not in frozen).view(-1) for p in group.parameters]
+                )
+                self._learns[name] = learns if learns.any() else None
+
+    def thaw(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Move these parameters again, under an optimizer that remembers nothing of their groups: its moments stood at 0."""
+        frozen = {id(p) for p in parameters}
+        for name, group in self.groups.items():
+            if any(id(p) in frozen for p in group.parameters):
+                self._learns.pop(name, None)
+                for moment in self.optimizer.state[group.flat].values():
+                    moment.zero_()
 
     def __call__(self, group: str, loss_fn: Callable[..., Loss], *tensors: Any) -> tuple[dict[str, Tensor], Any]:
         """Step ``group`` down the gradient of ``loss_fn(*tensors)``; the loss's metrics and aux, without gradients.
@@ -65,9 +86,11 @@ class GradientStep:
         Raises:
             NumericsError: the gradient is NaN or infinite.
         """
-        target = self.groups[group]
+        target, learns = self.groups[group], self._learns.get(group)
+        if learns is None and group in self._learns:
+            return _evaluate(loss_fn, tensors)
         own, metrics, aux = self.gradient(group, loss_fn, target.parameters, tensors)
-        flat = own
+        flat = own = own if learns is None else own * learns
         if _ranks() > 1:
             flat, metrics = _average(own, metrics)
         try:
@@ -99,6 +122,16 @@ class GradientStep:
     def set_lr(self, group: str, lr: float) -> None:
         """Set a group's learning rate."""
         self.optimizer.param_groups[self._index[group]]["lr"] = lr
+
+
+def _evaluate(loss_fn: Callable[..., Loss], tensors: tuple[Any, ...]) -> tuple[dict[str, Tensor], Any]:
+    """What a step would return, without one."""
+    with torch.no_grad():
+        loss = loss_fn(*tensors)
+    metrics = loss.metrics
+    if metrics and _ranks() > 1:
+        _, metrics = _average(loss.value.new_zeros(0), metrics)
+    return metrics, loss.aux
 
 
 def _ranks() -> int:

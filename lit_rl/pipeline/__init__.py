@@ -31,10 +31,19 @@ from lit_rl.optimize import threads_for
 from lit_rl.pipeline.folder import make_folder
 from lit_rl.pipeline.ranks import Ranks
 from lit_rl.pipeline.resume import SUMMARY, Resume, check_same, find_resume, write_config
-from lit_rl.pipeline.settings import LimitConfig, RunConfig, Settings, Stage2Config, StageSettings
+from lit_rl.pipeline.settings import LimitConfig, RefineConfig, RunConfig, Settings, Stage2Config, StageSettings
 from lit_rl.pipeline.stage import Stage, build_policy, find_module, run_stage
 
-__all__ = ["LimitConfig", "RunConfig", "Settings", "Stage2Config", "StageSettings", "find_module", "run"]
+__all__ = [
+    "LimitConfig",
+    "RefineConfig",
+    "RunConfig",
+    "Settings",
+    "Stage2Config",
+    "StageSettings",
+    "find_module",
+    "run",
+]
 
 
 def run(settings: Settings, ranks: Ranks) -> dict[str, Any]:
@@ -76,7 +85,8 @@ def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, 
             policy.algorithm.start_from_policy()
         second = None if settings.stage2 is None else build_policy(settings.stage2, data, 2, compile, ranks.world)
         if second is not None:
-            second.check_start(policy.policy)
+            second.check_start(policy)
+            say_what_starts_anew(policy, second)
         check_logger(settings.run.logger)
         set_threads(settings.run, policy, ranks)
         _check_output(settings)
@@ -89,7 +99,7 @@ def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, 
             first_summary: dict[str, Any] | None = last.summary()
             if second is not None:
                 write_on_first_rank(last, folder / "stage1" / SUMMARY)
-                second.start_from(last.load_best().best_policy)
+                second.start_from(last.load_best())
                 resume = None
         else:
             first_summary = read_summary(folder / "stage1" / SUMMARY)
@@ -129,6 +139,14 @@ def _check_output(settings: Settings) -> None:
         check_target(output, append=settings.resume)
     except UsageError as error:
         raise UsageError(f"--output {error}") from None
+
+
+def say_what_starts_anew(first: LitPolicy, second: LitPolicy) -> None:
+    """Name the parts of stage 2's policy that stage 1 does not learn, and what is done about it."""
+    for part in second.anew:
+        learner = type(first.algorithm).__name__
+        remedy = f", alone for the first {second.warmup} updates" if part == "critic" and second.warmup else ""
+        rank_zero_only(print)(f"stage 2: {part} starts anew{remedy}: {learner} learns none to go on with", flush=True)
 
 
 def open_folder(settings: Settings) -> Path:

@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 from lit_rl.algorithms.base import AlgorithmConfig
 from lit_rl.data.config import DataConfig, EvalConfig, at_least
+from lit_rl.data.offline.inputs import Input
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError
+from lit_rl.functional.schedules import Schedule, check_schedule_range
 from lit_rl.loggers.make import LoggerKind
 from lit_rl.optimize import Compile
 
@@ -72,7 +74,8 @@ class Stage2Config:
     two_steps: bool = False
     """Refine the best policy of stage 1 in a second stage with a Trainer of its own."""
     lr_2: float | None = None
-    """Learning rate of stage 2; by default 0.3 times the last one of stage 1 (0.1 times the first, where the last is 0)."""
+    """Learning rate of stage 2; by default 0.3 times the last one of stage 1 (0.1 times the first, where the last is 0), or
+    0.3 times the first one of stage 2's own algorithm, where that is another."""
     max_epochs_2: int | None = None
     """Epochs of stage 2; by default as many as stage 1 may take."""
     patience_2: int = 6
@@ -84,6 +87,36 @@ class Stage2Config:
 
     def __post_init__(self) -> None:
         at_least("patience_2", self.patience_2, 1)
+
+
+@dataclass
+class RefineConfig:
+    """stage 2: keeping what stage 1 learned"""
+
+    critic_warmup: int | None = None
+    """Updates at the start of stage 2 that move the critic alone; by default 200 where it starts anew, else 0."""
+    critic_warmup_lr: float | None = None
+    """Learning rate in that time; by default the one that stage 2's algorithm begins with where nothing was learned before."""
+    warmup_steps: int | None = None
+    """Env steps that the policy of stage 1 makes to fill an empty replay buffer; by default learning_starts."""
+    anchor: Schedule | None = None
+    """Weight of the KL divergence from stage 1's policy: a number, or [[env_step of stage 2, value], ...]; by default 0.2 that
+    falls to 0 in half of stage 2 where stage 1 learned from data, else 0."""
+
+    offline_fraction: float | None = None
+    """Share of each minibatch of stage 2 that is drawn from the data of stage 1, in [0, 1); by default 0.5 where stage 1
+    learned from data and stage 2 has a replay buffer, else 0."""
+
+    def __post_init__(self) -> None:
+        if self.offline_fraction is not None and not 0 <= self.offline_fraction < 1:
+            raise UsageError(
+                f"--offline_fraction {self.offline_fraction} is out of range: it must be at least 0 and below 1"
+            )
+        for name in ("critic_warmup", "warmup_steps", "critic_warmup_lr"):
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), 0)
+        if self.anchor is not None:
+            check_schedule_range("anchor", self.anchor, 0.0)
 
 
 @dataclass
@@ -109,6 +142,8 @@ class StageSettings:
     limits: LimitConfig
     trainer: dict[str, Any]  # keyword arguments of pl.Trainer, max_steps (updates) among them
     module: str | None = None  # a user's own LitPolicy subclass, module:Class
+    refine: RefineConfig = field(default_factory=RefineConfig)  # of stage 2
+    mixed_in: Input | None = None  # data that stage 2 draws a share of its minibatches from
 
 
 @dataclass

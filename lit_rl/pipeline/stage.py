@@ -90,6 +90,10 @@ def build_policy(
     """
     make = LitPolicy if stage.module is None else find_module(stage.module)
     max_steps = stage.trainer.get("max_steps", -1)
+    refine: dict[str, Any] = {}
+    if number == 2:
+        refine = {name: getattr(stage.refine, name) for name in ("critic_warmup", "critic_warmup_lr")}
+        refine |= {name: getattr(stage.refine, name) or 0.0 for name in ("anchor", "offline_fraction")}
     try:
         policy = make(
             stage.algo,
@@ -99,14 +103,15 @@ def build_policy(
             max_updates=None if max_steps == -1 else max_steps,
             max_env_steps=stage.limits.total_timesteps,
             compile=compile,
+            **refine,
             **{field.name: getattr(stage.algorithm, field.name) for field in fields(stage.algorithm)},
         )
     except Exception as error:
         if stage.module is None or isinstance(error, OWN):
             raise
         raise UsageError(f"--step2: module {stage.module} cannot be made: {in_one_line(error)}") from error
-    data.step_per_epoch, data.input = stage.data.step_per_epoch, stage.data.input
-    data.check(policy.algorithm, ranks)
+    serve(data, stage)
+    data.check(policy, ranks)
     if data.env is None and stage.evaluation.stop_return is not None:
         raise UsageError(f"--stop_return {stage.evaluation.stop_return} needs episodes that are played: add --env ID")
     names = evaluated(policy, data)
@@ -121,6 +126,11 @@ def build_policy(
     if stage.evaluation.videos:
         data.check_film()
     return policy
+
+
+def serve(data: ExperienceDataModule, stage: StageSettings) -> None:
+    """Let the datamodule serve this stage from now on."""
+    data.step_per_epoch, data.input, data.mixed_in = stage.data.step_per_epoch, stage.data.input, stage.mixed_in
 
 
 def find_module(path: str) -> type[LitPolicy]:
@@ -205,7 +215,7 @@ def run_stage(
     """Fit one stage, or go on with it; stage 2 scores its starting weights first and keeps them if nothing better comes."""
     started, number = time.perf_counter(), policy.stage
     home = folder / f"stage{number}"
-    data.step_per_epoch, data.input = settings.data.step_per_epoch, settings.data.input
+    serve(data, settings)
     data.appends = resume is not None or number == 2
     monitor, mode = monitored(settings.evaluation, number, evaluated(policy, data))
     keeper = BestCheckpoint(home, monitor, mode)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -36,9 +36,11 @@ class Evaluated(NamedTuple):
 class Policy(nn.Module):
     """Maps batched observations to actions; all its randomness comes in as ``noise``.
 
-    ``actor`` is the module that must match between two stages; ``critic`` is None where the actor is all there is.
+    ``actor`` is what acts, with whatever else stands here but ``beside``: it must match between two stages. ``critic`` is
+    None where the actor is all there is.
     """
 
+    beside: ClassVar[tuple[str, ...]] = ("critic",)  # parts that acting does not need
     actor: nn.Module
     critic: nn.Module | None
     remembers = False  # whether its rollouts are learned from in sequences, whose number and lengths are never the same

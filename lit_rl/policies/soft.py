@@ -18,6 +18,7 @@ class SoftPolicy(Policy):
     The temperature is part of it, so that a second stage goes on with the one it was learned at.
     """
 
+    beside = ("critic", "log_alpha")
     critic: nn.Module
     noise_size: int  # standard normal numbers of each observation that soft_value takes
 

@@ -252,7 +252,7 @@ class AlgorithmTester:
                 action = policy.policy.eval().act(torch.from_numpy(obs)).action
             np.testing.assert_array_equal(load_policy(path).act(obs), policy.policy.env_action(action.numpy()))
             second = LitPolicy.load_from_checkpoint(path, stage=2, average_weights=0.9)
-            second.start_from(policy.policy)
+            second.start_from(policy)
             make_trainer(1).fit(second, datamodule=policy.trainer.datamodule)  # type: ignore[attr-defined]
             assert second.updates > 0 and "Step2Eval/return" in second.reported
 
@@ -311,7 +311,7 @@ class AlgorithmTester:
             first = self.run(kind, 2)
             spaces = first.algorithm.spaces
             second = LitPolicy(self.name, spaces, stage=2, average_weights=0.9, **self.settings)
-            second.start_from(first.policy)
+            second.start_from(first)
             assert_equal(dict(second.policy.state_dict()), dict(first.policy.state_dict()))
             assert_equal(dict(second.best_policy.state_dict()), dict(first.policy.state_dict()))
             data: Any = first.trainer.datamodule  # type: ignore[attr-defined]

@@ -120,7 +120,7 @@ def test_another_algorithm_starts_from_its_own_defaults_and_what_was_typed():
     assert stage is not None
     assert (stage.algorithm.gamma, stage.algorithm.steps_per_iteration) == (0.5, 200), "the tuned 256 are DQN's"
     assert "stage 2: typed:TwoRates has no n_step: what was given holds in stage 1 only" in found.notes
-    assert stage.algorithm.lr == pytest.approx(0.3e-3), "from stage 1's"
+    assert stage.algorithm.lr == pytest.approx(0.3 * 5e-4), "a third of its own: stage 1's is that of another algorithm"
 
 
 def test_settings_of_the_whole_run_are_those_of_stage_1_also_beside_another_algorithm():
@@ -251,3 +251,20 @@ def test_typed_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(argv, 
 def test_a_line_says_what_is_wrong(argv, message):
     with pytest.raises(UsageError, match=message):
         second(*argv)
+
+
+def test_what_keeps_the_policy_may_be_given_by_flag_or_in_step2():
+    given = ("--algo", "PPO", "--env", "CartPole-v1")
+    by_flag = second(*given, "--anchor", "[[0, 0.5], [900, 0.0]]", "--critic_warmup", "7").refine
+    in_step2 = second(*given, "--critic_warmup", "7", "--step2", "{anchor: [[0, 0.5], [900, 0.0]]}").refine
+    assert by_flag == in_step2 and (by_flag.anchor, by_flag.critic_warmup) == ([[0, 0.5], [900, 0.0]], 7)
+    plain = second(*given).refine
+    assert (plain.anchor, plain.critic_warmup, plain.critic_warmup_lr) == (0.0, None, 3e-4), "PPO's own rate"
+    assert second(*given, "--anchor", "0.5", "--step2", "{anchor: 0.1}").refine.anchor == 0.1
+
+
+def test_an_entropy_that_another_algorithm_did_not_tune_begins_small():
+    assert second("--algo", "TD3", "--env", "Pendulum-v1", "--step2", "{algo: SAC}").algorithm.alpha == 0.05
+    typed = ("--algo", "TD3", "--env", "Pendulum-v1", "--step2", "{algo: SAC, alpha: 0.3}")
+    assert second(*typed).algorithm.alpha == 0.3
+    assert second("--algo", "SAC", "--env", "Pendulum-v1").algorithm.alpha == 1.0, "learned on from where it stands"
