@@ -117,7 +117,7 @@ class Scripted(Policy):
         self.seen += len(flat)
         return Acted(((flat[:, 1] + flat[:, 2]) % ACTIONS).long(), None)
 
-    def noise(self, steps: int, envs: int, generator: Any, env_steps: int, vector_step: int) -> torch.Tensor:
+    def draw(self, steps: int, envs: int, generator: Any) -> torch.Tensor:
         return torch.rand(steps, envs, 1, generator=generator)
 
     def random(self, obs: Any, noise: torch.Tensor) -> torch.Tensor:

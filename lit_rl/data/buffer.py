@@ -66,15 +66,21 @@ class ReplayBuffer:
             return np.zeros(0, np.int64)
         if self.obs is None:
             self._allocate(steps.obs, steps.action)
-        inserted = np.zeros((length, self.num_envs), np.int64)  # rows for final observations
         t, n = steps.final_index.T
-        inserted[t, n] = 1
-        total = length + inserted.sum(0)
+        inserted: np.ndarray | int = 0  # rows for final observations, (T, N) where there are any
+        total: np.ndarray | int = length
+        order = np.arange(length)[:, None]
+        if len(t):
+            inserted = np.zeros((length, self.num_envs), np.int64)
+            inserted[t, n] = 1
+            total = length + inserted.sum(0)
+            order = order + inserted.cumsum(0) - inserted
+        longest = int(np.max(total))
         first = 0
-        if total.max() >= self.rows:  # of a block larger than the ring, its end only, and nothing from before it
-            first = int(((1 + inserted)[::-1].cumsum(0).max(1) >= self.rows).sum())
+        if longest >= self.rows:  # of a block larger than the ring, its end only, and nothing from before it
+            each = np.ones((length, self.num_envs), np.int64) + inserted
+            first = int((each[::-1].cumsum(0).max(1) >= self.rows).sum())
             self._is_transition[:] = False
-        order = np.arange(length)[:, None] + inserted.cumsum(0) - inserted
         at = (self.head + order) % self.rows + self._base
         rows = at[first:].reshape(-1)
 
@@ -107,7 +113,7 @@ class ReplayBuffer:
                 early = steps.age[first:length] > order[first:] - order[first]
                 self._is_transition[at[first:][early]] = False
             changed.append(self._forget())
-        self.filled = min(self.rows, self.filled + int(total.max()))
+        self.filled = min(self.rows, self.filled + longest)
         return np.arange(len(self._reward)) if first else np.concatenate(changed)
 
     def _forget(self) -> np.ndarray:

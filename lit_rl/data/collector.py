@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,8 +20,13 @@ from lit_rl.envs.frames import Frames, Stacking, frame_space
 from lit_rl.envs.spaces import Spaces, storage
 from lit_rl.errors import NumericsError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
-from lit_rl.policies.acting import Actor, make_actor
+from lit_rl.policies.acting import Made, make_actor
 from lit_rl.policies.base import Policy
+
+NOTHING = np.zeros((0, 2), np.int64)
+AHEAD = (
+    1024  # env steps that random numbers are drawn for at once: a few at a time cost more than the steps they are for
+)
 
 
 class _Block:
@@ -32,7 +38,7 @@ class _Block:
         self.reward = np.zeros((capacity, envs), np.float32)
         self.terminated = np.zeros((capacity, envs), bool)
         self.truncated = np.zeros((capacity, envs), bool)
-        self.valid = np.ones((capacity, envs), bool)
+        self.valid = np.zeros((capacity, envs), bool)
         self.age = np.zeros((capacity + 1, envs), np.uint8)
         self.action = np.zeros(0)  # made when the first action shows its shape
 
@@ -89,9 +95,12 @@ class Collector:
         self._obs: Tree = None  # the current observations; None before the first reset
         self._resetting = np.zeros(self.num_envs, bool)
         self._return = np.zeros(self.num_envs)
-        self._length = np.zeros(self.num_envs, np.int64)
+        self._began = np.zeros(self.num_envs, np.int64)  # with which vector step, of those counted by the next
+        self._vector_steps = 0
         self._state: Tree = None
-        self._acting: tuple[Policy, torch.nn.Parameter, int, bool, Actor] | None = None
+        self._drawn: tuple[np.ndarray, Policy] | None = None  # random numbers for the steps to come, and whose they are
+        self._actors = Made(make_actor)
+        self._random_actors = Made(lambda policy: make_actor(policy, random=True))
         self.recorder: BlockRecorder | None = None
 
     def restart(self, number: int) -> None:
@@ -101,7 +110,7 @@ class Collector:
         self._obs, info = self.envs.reset(seed=self.seeds(number))  # type: ignore[arg-type]
         self._resetting[:] = False
         self._return[:] = 0.0
-        self._length[:] = 0
+        self._began[:] = self._vector_steps
         self._state = None
         if self._frames is not None:
             self._frames.push(self._obs, np.ones(self.num_envs, bool))
@@ -110,7 +119,7 @@ class Collector:
 
     def cut(self) -> None:
         """Drop the episodes under way, not counted; the next collect begins fresh ones, seeded by the env steps made so far."""
-        self._obs = None
+        self._obs = self._drawn = None
 
     @torch.no_grad()
     def collect(
@@ -140,15 +149,17 @@ class Collector:
         past: Tree = ()
         if frames is not None:
             past, block.age[0] = frames.past(), frames.age
-        actor = self._make_actor(policy, random)
-        with _drawing_float32():
-            noise = policy.noise(block.capacity, self.num_envs, self.generator, env_steps, self.vector_step).numpy()
+        actor = (self._random_actors if random else self._actors).of(policy)
+        drawn = self._draw(policy, block.capacity)
+        noise = policy.scaled(drawn, env_steps, self.vector_step)
         initial = policy.initial_state(self.num_envs)
         state = self._state if _alike(self._state, initial) else initial  # another policy may remember otherwise
         states = _States(None if initial is None else keep_state)
         final_index: list[tuple[int, int]] = []
         final_obs: list[Tree] = []
         metrics: dict[int, dict[str, float]] = {}
+        block.valid.fill(True)
+        resetting = int(np.count_nonzero(self._resetting))
         made = t = 0
         while made < wanted:
             states.before(t, state)
@@ -159,31 +170,33 @@ class Collector:
             block.reward[t] = reward
             block.terminated[t] = terminated
             block.truncated[t] = truncated
-            ended = terminated | truncated
             if self._hooked is not None:
                 taken = policy.env_action(action)
                 metrics = self._hooked.step(taken, next_obs, reward, terminated, truncated, info, self._resetting)
+            made += self.num_envs
             self._return += reward
-            self._length += 1
+            self._vector_steps += 1
+            ended = terminated | truncated
+            some_ended = int(np.count_nonzero(ended))
+            fresh, some_fresh = ended, some_ended
             if self._next_step:
-                block.valid[t] = ~self._resetting
-                self._return[self._resetting] = 0.0
-                self._length[self._resetting] = 0
-                made += self.num_envs - int(self._resetting.sum())
-                fresh, self._resetting = self._resetting, ended.copy()
-            else:
-                made += self.num_envs
-                fresh = ended
-            if ended.any():
+                fresh, self._resetting = self._resetting, ended
+                some_fresh, resetting = resetting, some_ended
+                if some_fresh:
+                    block.valid[t] = ~fresh
+                    self._return[fresh] = 0.0
+                    made -= some_fresh
+            if some_ended:
                 self._finish(t, ended, info, final_index, final_obs, metrics)
                 if not self._next_step:
                     states.after(state, ended)
             if frames is not None:
                 frames.push(block.get_obs(t + 1), fresh)
                 block.age[t + 1] = frames.age
-            if state is not None and fresh.any():
+            if state is not None and some_fresh:
                 state = reset_state(state, initial, fresh)
             t += 1
+        self._drawn = drawn[t:], policy
         self._obs = tree_map(lambda x: x[t].copy(), block.obs)
         self._state = state
         ranks = self.vector_step // self.num_envs
@@ -208,18 +221,16 @@ class Collector:
         metrics: dict[int, dict[str, float]],
     ) -> None:
         """Note the episodes that ended at step ``t``, and their true last observations where the envs have reset already."""
-        for n in np.flatnonzero(ended):
+        for n in np.flatnonzero(ended).tolist():
+            length = self._vector_steps - int(self._began[n])
+            success = reported_success(info, n)
+            self.episodes.append(Episode(self.finished, float(self._return[n]), length, success, metrics.get(n)))
             self.finished += 1
-            success = reported_success(info, int(n))
-            custom = metrics.get(int(n))
-            self.episodes.append(
-                Episode(self.finished - 1, float(self._return[n]), int(self._length[n]), success, custom)
-            )
             if not self._next_step:
-                final_index.append((t, int(n)))
+                final_index.append((t, n))
                 final_obs.append(info["final_obs"][n])
-                self._return[n] = 0.0
-                self._length[n] = 0
+        self._return[ended] = 0.0
+        self._began[ended] = self._vector_steps + self._next_step
 
     def take_episodes(self) -> list[Episode]:
         """The episodes finished since the last call."""
@@ -248,13 +259,12 @@ class Collector:
         if self.recorder is not None:
             self.recorder.close()
 
-    def _make_actor(self, policy: Policy, random: bool) -> Actor:
-        """The actor of the last call, unless the policy changed or its weights were moved."""
-        weight = next(policy.parameters()) if self._acting is None else self._acting[1]
-        if self._acting is None or self._acting[:4] != (policy, weight, weight.data_ptr(), random):
-            weight = next(policy.parameters())
-            self._acting = policy, weight, weight.data_ptr(), random, make_actor(policy, random)
-        return self._acting[4]
+    def _draw(self, policy: Policy, steps: int) -> np.ndarray:
+        """Random numbers for at least ``steps`` vector steps, drawn for many steps at once."""
+        if self._drawn is not None and self._drawn[1] is policy and len(self._drawn[0]) >= steps:
+            return self._drawn[0]
+        with _drawing_float32():
+            return policy.draw(max(steps, AHEAD // self.num_envs), self.num_envs, self.generator).numpy()
 
     def _block(self, capacity: int) -> _Block:
         block = self._blocks.get(capacity)
@@ -337,7 +347,7 @@ def _steps(block: _Block, t: int, final_index: list[tuple[int, int]], final_obs:
     """The first ``t`` vector steps of a block, in its memory, which the next collect overwrites."""
 
     def stack(room: np.ndarray, *leaves: Any) -> np.ndarray:
-        return np.stack(leaves).astype(room.dtype, copy=False) if leaves else np.zeros((0, *room.shape[2:]), room.dtype)
+        return np.stack(leaves).astype(room.dtype, copy=False) if leaves else room[0, :0]
 
     return Steps(
         obs=tree_map(lambda x: x[: t + 1], block.obs),
@@ -346,7 +356,7 @@ def _steps(block: _Block, t: int, final_index: list[tuple[int, int]], final_obs:
         terminated=block.terminated[:t],
         truncated=block.truncated[:t],
         valid=block.valid[:t],
-        final_index=np.array(final_index, np.int64).reshape(-1, 2),
+        final_index=np.array(final_index, np.int64) if final_index else NOTHING,
         final_obs=tree_map(stack, block.obs, *final_obs),
         age=block.age[: t + 1],
         past=past,
@@ -365,13 +375,13 @@ def _check_finite(steps: Steps, begin: int, ranks: int) -> None:
     def env_step(t: int, n: int) -> int:
         return begin if t < 0 else int(begin + ranks * steps.valid[:t].sum() + steps.valid[t, : n + 1].sum())
 
-    if not np.isfinite(steps.reward.sum()):
+    if not math.isfinite(steps.reward.sum()):
         bad = np.argwhere(~np.isfinite(steps.reward))
         if len(bad):
             t, n = bad[0]
             raise NumericsError(f"env {n} returned the reward {steps.reward[t, n]} at env step {env_step(t, n)}")
     for leaf, final in zip(tree_leaves(steps.obs), tree_leaves(steps.final_obs), strict=True):
-        if leaf.dtype.kind == "f" and not np.isfinite(leaf.sum() + final.sum()):
+        if leaf.dtype.kind == "f" and not math.isfinite(leaf.sum() + (final.sum() if len(final) else 0)):
             bad = np.argwhere(~np.isfinite(leaf).all(tuple(range(2, leaf.ndim))))
             late = steps.final_index[~np.isfinite(final).all(tuple(range(1, final.ndim)))]
             if len(bad) or len(late):

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from lit_rl.data.transitions import Steps
+from lit_rl.envs.sync import SyncEnvs
 from lit_rl.errors import OWN, AlgorithmError
 from lit_rl.functional.tree import Tree, tree_map
 
@@ -95,6 +96,8 @@ class EpisodeHooks:
 
     def __init__(self, hooks: Hooks, envs: gym.vector.VectorEnv) -> None:
         self.hooks, self.envs = hooks, envs
+        if isinstance(envs, SyncEnvs):
+            envs.every_info = True
         self.episodes: list[HookedEpisode] = []
 
     def begin(self, obs: Tree, info: dict[str, Any]) -> None:

@@ -20,7 +20,8 @@ from lit_rl.functional.returns import gae
 from lit_rl.functional.sequences import Sequences, choose, cut, keep, to_device
 from lit_rl.functional.tree import tree_map
 from lit_rl.networks.normalize import RunningNorm
-from lit_rl.policies.base import Policy
+from lit_rl.policies.acting import Made
+from lit_rl.policies.base import HostEvaluate, Policy
 
 
 class RolloutSource:
@@ -36,6 +37,7 @@ class RolloutSource:
         self.minibatches = max(1, sequences // max(1, (plan.batch_size or self.rows) // plan.sequence))
         self.reward_scale = RewardScale(plan.gamma, collector.num_envs) if plan.normalize_reward else None
         self.whole = WholeEpisodes() if plan.complete_episodes else None
+        self._evaluates = Made(Policy.host_evaluate)
 
     def experience(self, policy: Policy) -> RolloutExperience:
         return RolloutExperience(self, policy)
@@ -50,28 +52,34 @@ class RolloutSource:
         seen, plan = stacked(steps, self.collector.stacking), self.plan
         if self.whole is not None:
             seen = self.whole.release(seen)
-        rollout = evaluate_rollout(seen, policy, plan.gamma, plan.gae_lambda, plan.sequence)
+        evaluate = None if torch.is_autocast_enabled("cpu") else self._evaluates.of(policy)
+        rollout = evaluate_rollout(seen, policy, plan.gamma, plan.gae_lambda, plan.sequence, evaluate)
         hooks = self.collector.hooks
         return rollout if hooks is None else call(hooks.on_postprocess_traj, seen, rollout) or rollout
 
     def split(self, rollout: RolloutBatch) -> Iterator[RolloutBatch]:
         """The minibatches of all epochs: as many as the plan says, whatever number of transitions came in."""
-        yes, no = (torch.tensor(last, device=rollout.advantage.device) for last in (True, False))
+        no = torch.tensor(False, device=rollout.advantage.device)
         count, units = self.minibatches, units_of(rollout)
         # rows are split into equal parts, and there are more sequences the more episodes have ended
         size = max(1, units // count) if rollout.sequences else self.rows // count
         whole = count == 1 and units == size
         for epoch in range(self.plan.epochs):
-            parts = [rollout] if whole else self._shuffled(rollout, count, size)
-            for number, part in enumerate(parts):
-                yield part._replace(last=yes if (epoch, number) == (self.plan.epochs - 1, count - 1) else no)
+            parts = [rollout._replace(last=no)] if whole else self._shuffled(rollout._replace(last=no), count, size)
+            if epoch == self.plan.epochs - 1:
+                parts[-1] = parts[-1]._replace(last=torch.ones_like(no))
+            yield from parts
 
     def _shuffled(self, rollout: RolloutBatch, count: int, size: int) -> list[RolloutBatch]:
         order = torch.randperm(units_of(rollout), generator=self.generator)
         # envs that reset in the next step may have made a few transitions less or more than were asked for
         order = order.repeat(-(-count * size // len(order)))[: count * size].to(rollout.advantage.device)
         shuffled = take(rollout, order)
-        return [take(shuffled, slice(i * size, (i + 1) * size)) for i in range(count)]
+        if rollout.sequences:
+            return [take(shuffled, slice(i * size, (i + 1) * size)) for i in range(count)]
+        rest = zip(*(torch.split(x, size) for x in shuffled[1:6]), strict=True)
+        obs = [tree_map(lambda x, i=i: x[i * size : (i + 1) * size], shuffled.obs) for i in range(count)]
+        return [RolloutBatch._make((seen, *part, shuffled.last, ())) for seen, part in zip(obs, rest, strict=True)]
 
     @property
     def kept(self) -> str:
@@ -111,11 +119,19 @@ class RolloutSource:
         self.cut()
 
 
-def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: float, sequence: int = 1) -> RolloutBatch:
+def evaluate_rollout(
+    steps: Steps,
+    policy: Policy,
+    gamma: float,
+    gae_lambda: float,
+    sequence: int = 1,
+    evaluate: HostEvaluate | None = None,
+) -> RolloutBatch:
     """All transitions of a block with log-probabilities, values, advantages and returns; rows that are resets left out.
 
     A truncated episode bootstraps from its own final observation. ``last`` is true. Tensors may share the block's memory.
-    ``sequence`` is the number of vector steps between the states that were kept of a policy that remembers.
+    ``sequence`` is the number of vector steps between the states that were kept of a policy that remembers; ``evaluate`` is
+    what a policy that does not has made to be evaluated by in numpy.
     """
     device = next(policy.parameters()).device
     length, envs = steps.reward.shape
@@ -129,23 +145,32 @@ def evaluate_rollout(steps: Steps, policy: Policy, gamma: float, gae_lambda: flo
     if steps.state is not None:
         begins, kept = torch.from_numpy(begins_episode(steps)), tree_map(lambda x: x[:-1], steps.state)
         sequences = to_device(cut(begins, kept, policy.initial_state(1), sequence), device)
-    evaluated = policy.evaluate(obs, action, sequences)
     t, n = steps.final_index.T
     cut_off = steps.truncated[t, n] & ~steps.terminated[t, n]  # the others bootstrap from nothing
-    after = tree_map(
-        lambda x, final: torch.from_numpy(np.concatenate([x[length], final[cut_off]])).to(device),
-        steps.obs,
-        steps.final_obs,
-    )
-    remembered = None
-    if steps.state is not None:
-        rows_cut = torch.from_numpy(cut_off).to(device)
-        remembered = tree_map(lambda x, final: torch.cat([x[-1], final[rows_cut]]), steps.state, steps.final_state)
-    after_value = policy.value(after, remembered).float().cpu()
-    log_prob, value = evaluated.log_prob.float(), evaluated.value.float()
-    value_TN = value.cpu().reshape(length, envs)
-    next_value_TN = torch.cat([value_TN[1:], after_value[None, :envs]])
-    next_value_TN[t[cut_off], n[cut_off]] = after_value[envs:]
+    if evaluate is None:
+        evaluated = policy.evaluate(obs, action, sequences)
+        after = tree_map(
+            lambda x, final: torch.from_numpy(np.concatenate([x[length], final[cut_off]])).to(device),
+            steps.obs,
+            steps.final_obs,
+        )
+        remembered = None
+        if steps.state is not None:
+            rows_cut = torch.from_numpy(cut_off).to(device)
+            remembered = tree_map(lambda x, final: torch.cat([x[-1], final[rows_cut]]), steps.state, steps.final_state)
+        log_prob, value = evaluated.log_prob.float(), evaluated.value.float()
+        values = torch.cat([value.cpu(), policy.value(after, remembered).float().cpu()])
+    else:
+        seen = steps.obs.reshape(-1, *steps.obs.shape[2:])
+        if len(t):
+            seen = np.concatenate([seen, steps.final_obs[cut_off]])
+        log_prob, values = map(torch.from_numpy, evaluate(seen, action.numpy()))
+        value = values[: length * envs]
+    value_TN = values[: length * envs].view(length, envs)
+    next_value_TN = values[envs : (length + 1) * envs].view(length, envs)
+    if len(t):
+        next_value_TN = next_value_TN.clone()
+        next_value_TN[t[cut_off], n[cut_off]] = values[(length + 1) * envs :]
     terminated = torch.from_numpy(steps.terminated)
     ended = terminated | torch.from_numpy(steps.truncated)
     reward = torch.from_numpy(steps.reward)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import torch
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
 from lit_rl.envs.atari import Atari
@@ -25,6 +25,7 @@ from lit_rl.envs.make import EnvName, make_env, name_of
 from lit_rl.envs.native import Autoreset, make_native
 from lit_rl.envs.rules import Rules
 from lit_rl.envs.spaces import Spaces, check_observation, describe, storage
+from lit_rl.envs.sync import SyncEnvs
 from lit_rl.errors import EnvError, UsageError
 
 if TYPE_CHECKING:  # they take parameters only from Gymnasium 1.3 on
@@ -48,7 +49,7 @@ def make_vector_env(
 ) -> VectorEnv[Any, Any, Any]:
     """``num_envs`` environments that step together; ``metadata["autoreset_mode"]`` of the result says how they reset.
 
-    Observations are written into the same arrays at every step: copy what is to be kept.
+    Every step may write into the same arrays: copy what is to be kept. Infos are those of the steps that end an episode.
 
     Args:
         env, env_config: as for ``make_env``.
@@ -74,7 +75,7 @@ def make_vector_env(
     makers = [_Maker(env, env_config, first_index + i, atari, rules, parent, main_thread) for i in range(num_envs)]
     try:
         if vector_env == "sync":
-            return SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
+            return SyncEnvs(makers, mode)
         return _Workers(makers, first_index, context="fork" if isolate else None, autoreset_mode=mode)
     except RuntimeError as error:
         if isinstance(error, EnvError):

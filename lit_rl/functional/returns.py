@@ -72,8 +72,13 @@ def vtrace(
 def _backwards(addend: Tensor, factor: Tensor) -> Tensor:
     """x_t = addend_t + factor_t * x_{t+1} from the last row to the first, with 0 after the last.
 
-    By doubling: x_t gathers the terms of the next 1, 2, 4, ... rows, so that a long rollout costs a dozen operations.
+    A long rollout by doubling: x_t gathers the terms of the next 1, 2, 4, ... rows, which costs a dozen operations.
     """
+    if len(addend) <= 16:
+        rows, factors = list(addend.unbind()), factor.unbind()
+        for t in range(len(rows) - 2, -1, -1):
+            rows[t] = torch.addcmul(rows[t], factors[t], rows[t + 1])
+        return torch.stack(rows)
     reach = 1
     while reach < len(addend):
         gathered = torch.addcmul(addend[:-reach], factor[:-reach], addend[reach:])

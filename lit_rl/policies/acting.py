@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lit_rl.functional.tree import Tree, tree_map
 from lit_rl.policies.base import Policy
+
+T = TypeVar("T")
+
+
+class Made(Generic[T]):
+    """Something made of a policy, and made again when the policy is another or its weights were moved."""
+
+    def __init__(self, make: Callable[[Policy], T]) -> None:
+        self._make = make
+        self._last: tuple[Policy, nn.Parameter, int, T] | None = None
+
+    def of(self, policy: Policy) -> T:
+        """What is made of this policy."""
+        last = self._last
+        if last is None or last[0] is not policy or last[1].data_ptr() != last[2]:
+            weight = next(policy.parameters())  # walking a module's parameters costs more than a step
+            last = self._last = policy, weight, weight.data_ptr(), self._make(policy)
+        return last[3]
 
 
 class Actor(Protocol):

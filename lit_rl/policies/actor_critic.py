@@ -23,7 +23,7 @@ from lit_rl.networks.init import orthogonal_
 from lit_rl.networks.normalize import ObservationNorm
 from lit_rl.networks.recurrent import RecurrentTorso
 from lit_rl.networks.torso import Torso
-from lit_rl.policies.base import Acted, Evaluated, HostAct, Policy
+from lit_rl.policies.base import Acted, Evaluated, HostAct, HostEvaluate, Policy
 from lit_rl.policies.categorical import Categorical
 from lit_rl.policies.gaussian import Gaussian
 
@@ -201,8 +201,11 @@ class ActorCritic(Policy):
             return None
         return tuple(torso.initial_state(envs) for torso in self.torsos)
 
-    def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
-        return self.actor.distribution.noise(steps, envs, generator)
+    def draw(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
+        return self.actor.distribution.draw(steps, envs, generator)
+
+    def scaled(self, drawn: np.ndarray, env_steps: int, vector_step: int) -> np.ndarray:
+        return self.actor.distribution.scaled(drawn)
 
     def random(self, obs: Tree, noise: Tensor) -> Tensor:
         return self.actor.distribution.random(noise, obs)
@@ -215,6 +218,23 @@ class ActorCritic(Policy):
             return lambda obs, noise: sample(forward(obs), noise)
         seen = self.norm.host()
         return None if seen is None else lambda obs, noise: sample(forward(seen(obs)), noise)
+
+    def host_evaluate(self) -> HostEvaluate | None:
+        if self.critic is None or self.share_torso:
+            return None
+        parts: Any = self.critic
+        torso, head = parts
+        actor, distribution = host_forward(self.actor.layers), self.actor.distribution
+        critic = host_forward(None if torso.layers is None else [*torso.layers, head.linear])
+        seen = (lambda obs: obs) if self.norm is None else self.norm.host()
+        if actor is None or critic is None or seen is None:
+            return None
+
+        def evaluate(obs: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            obs = seen(obs)
+            return distribution.host_log_prob(actor(obs[: len(action)]), action), critic(obs)[:, 0]
+
+        return evaluate
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
         return self.actor.distribution.to_env(action)

@@ -16,6 +16,7 @@ from lit_rl.functional.sequences import Sequences
 from lit_rl.functional.tree import Tree
 
 HostAct = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
+HostEvaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Acted(NamedTuple):
@@ -57,9 +58,18 @@ class Policy(nn.Module):
         """Actions for B observations: greedy without ``noise``, exploring with a row (B, K) of what :meth:`noise` drew."""
         raise NotImplementedError
 
-    def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
-        """Exploration noise (steps, envs, K) for vector steps of ``vector_step`` env steps each that follow ``env_steps``."""
+    def draw(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
+        """Random numbers (steps, envs, J) for exploring, whatever the weights and schedules: they can be drawn ahead."""
         raise NotImplementedError
+
+    def scaled(self, drawn: np.ndarray, env_steps: int, vector_step: int) -> np.ndarray:
+        """What was drawn (steps, envs, J) as exploration noise (steps, envs, K), by weights and schedules of the moment,
+        for vector steps of ``vector_step`` env steps each that follow ``env_steps``. What was drawn stays as it is."""
+        return drawn
+
+    def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
+        """Exploration noise (steps, envs, K), drawn and scaled."""
+        return torch.from_numpy(self.scaled(self.draw(steps, envs, generator).numpy(), env_steps, vector_step))
 
     def evaluate(self, obs: Tree, action: Tensor, sequences: Sequences | tuple[()] = ()) -> Evaluated:
         """What the policy says of B actions once they are taken; only rollouts ask for it.
@@ -90,6 +100,13 @@ class Policy(nn.Module):
 
     def host_act(self) -> HostAct | None:
         """:meth:`act` as a numpy function (obs, noise or None) → action on the live weights; None where there is none."""
+        return None
+
+    def host_evaluate(self) -> HostEvaluate | None:
+        """A numpy function (obs (R, ...), action (B, ...)) on the live weights; None where there is none.
+
+        It says the log-probabilities (B,) of the actions in the first B observations, and the values (R,) of all of them.
+        """
         return None
 
     def random(self, obs: Tree, noise: Tensor) -> Tensor:

@@ -31,15 +31,16 @@ class BoxUnits:
         self._shift = np.where(finite, low + self._scale, 0.0) if finite.any() else np.zeros(low.size)
         self._plain = bool((self._scale == 1).all() and (self._shift == 0).all())
         self._whole = not np.issubdtype(space.dtype, np.floating)
+        self._own_low, self._own_high = space.low.reshape(-1), space.high.reshape(-1)
+        if self._plain and not self._whole:  # the policy's units are the space's: no detour by float64
+            self._low, self._high = self._low.astype(space.dtype), self._high.astype(space.dtype)
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """Actions (B, size) in the policy's units, clipped to the bounds, as the space has them: (B, *shape)."""
         clipped = action.clip(self._low, self._high)
         if not self._plain:
             # rounding must not step over a bound
-            clipped = (clipped * self._scale + self._shift).clip(
-                self.space.low.reshape(-1), self.space.high.reshape(-1)
-            )
+            clipped = (clipped * self._scale + self._shift).clip(self._own_low, self._own_high)
         if self._whole:
             clipped = np.rint(clipped)
         return clipped.reshape(len(action), *self.space.shape).astype(self.space.dtype, copy=False)

@@ -33,6 +33,7 @@ class Categorical(nn.Module):
         else:
             sizes, start = np.full(int(np.prod(space.shape)), 2), np.asarray(0)
         self.start = start if np.any(start) else None
+        self._as_it_is = self.single and self.start is None and space.dtype == np.int64  # what argmax gives
         self.parts, self.most = len(sizes), int(sizes.max())
         self.outputs = self.parts * self.most
         there = np.arange(self.most) < sizes[:, None]
@@ -73,16 +74,29 @@ class Categorical(nn.Module):
         """KL(other || this) in nats, (B,)."""
         return d.categorical_kl(other_logits, logits).sum(1)
 
-    def noise(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
+    def draw(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
         """Gumbel noise (steps, envs, outputs)."""
         return d.gumbel(torch.rand(steps, envs, self.outputs, generator=generator))
+
+    def scaled(self, drawn: np.ndarray) -> np.ndarray:
+        """The noise as it is."""
+        return drawn
 
     def host_sample(self, output: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
         """:meth:`sample`, or without noise :meth:`mode`, in numpy from a network's output, where nothing is masked."""
         if noise is not None:
             output += noise
-        action: np.ndarray = output.reshape(-1, self.parts, self.most).argmax(2)
-        return action[:, 0] if self.single else action
+        action: np.ndarray = output.argmax(1) if self.single else output.reshape(-1, self.parts, self.most).argmax(2)
+        return action
+
+    def host_log_prob(self, output: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """:meth:`log_prob` in numpy from a network's output, where nothing is masked."""
+        logits = output.reshape(-1, self.most)  # (B P, A)
+        logits -= logits.max(1, keepdims=True)
+        chosen = logits[np.arange(len(logits)), action.reshape(-1)]
+        log_prob = chosen - np.log(np.exp(logits, out=logits).sum(1))
+        joint: np.ndarray = log_prob if self.single else log_prob.reshape(-1, self.parts).sum(1)
+        return joint
 
     @property
     def host(self) -> bool:
@@ -91,6 +105,8 @@ class Categorical(nn.Module):
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """Actions as the environment takes them."""
+        if self._as_it_is:
+            return action
         shaped = action.reshape(len(action), *(self.space.shape or ()))
         return shaped.astype(self.space.dtype, copy=False) if self.start is None else shaped + self.start
 

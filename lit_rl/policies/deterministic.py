@@ -94,11 +94,14 @@ class Deterministic(Policy):
         """Where the process begins; None where the noise has no memory."""
         return None if self.theta is None else torch.zeros(envs, self.size, device=self.actor.head.weight.device)
 
-    def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
+    def draw(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
+        """Standard normal numbers (steps, envs, A)."""
+        return torch.randn(steps, envs, self.size, generator=generator)
+
+    def scaled(self, drawn: np.ndarray, env_steps: int, vector_step: int) -> np.ndarray:
         """Normal numbers (steps, envs, 2 A): scaled by sigma, then as drawn (for :meth:`random`)."""
-        drawn = torch.randn(steps, envs, self.size, generator=generator)
-        sigma = values_at(self.sigma, env_steps + vector_step * np.arange(steps)).astype(np.float32)
-        return torch.cat([drawn * torch.from_numpy(sigma)[:, None, None], drawn], dim=2)
+        sigma = values_at(self.sigma, env_steps + vector_step * np.arange(len(drawn))).astype(np.float32)
+        return np.concatenate([drawn * sigma[:, None, None], drawn], axis=2)
 
     def log_prob(self, obs: Tree, action: Tensor) -> Tensor:
         """Minus half the squared distance: what a normal distribution of spread 1 around mu(s) says, up to a constant."""

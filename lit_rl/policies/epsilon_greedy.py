@@ -135,18 +135,22 @@ class EpsilonGreedy(Policy):
         greedy = self.actor(obs, noise[:, 1 + self._actions :]).argmax(-1)
         return Acted(torch.where(noise[:, 0] < 0, self.random(obs, noise), greedy), None)
 
-    def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
-        """Numbers (steps, envs, 1 + A + K): a coin that is negative with probability epsilon, a uniform key for each action,
-        and normal ones for noisy weights."""
-        noise = torch.rand(steps, envs, 1 + self._actions, generator=generator)
-        if self.fixed_eps is None:
-            eps = values_at(self.epsilon, env_steps + vector_step * np.arange(steps))
-            noise[..., 0] -= torch.from_numpy(eps.astype(np.float32))[:, None]
-        else:
-            noise[..., 0] -= self.fixed_eps
+    def draw(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
+        """Numbers (steps, envs, 1 + A + K): uniform ones for a coin and for each action, normal ones for noisy weights."""
+        drawn = torch.rand(steps, envs, 1 + self._actions, generator=generator)
         if not self.actor.noise_size:
-            return noise
-        return torch.cat([noise, torch.randn(steps, envs, self.actor.noise_size, generator=generator)], dim=2)
+            return drawn
+        return torch.cat([drawn, torch.randn(steps, envs, self.actor.noise_size, generator=generator)], dim=2)
+
+    def scaled(self, drawn: np.ndarray, env_steps: int, vector_step: int) -> np.ndarray:
+        """The same numbers with a coin that is negative with probability epsilon."""
+        noise = drawn.copy()
+        if self.fixed_eps is None:
+            eps = values_at(self.epsilon, env_steps + vector_step * np.arange(len(drawn)))
+            noise[..., 0] -= eps.astype(np.float32)[:, None]
+        else:
+            noise[..., 0] -= np.float32(self.fixed_eps)
+        return noise
 
     def host_act(self) -> HostAct | None:
         forward = host_forward(self.actor.layers)
@@ -158,10 +162,14 @@ class EpsilonGreedy(Policy):
                 greedy: np.ndarray = forward(obs).argmax(1)
                 return greedy
             explore = noise[:, 0] < 0
-            anything: np.ndarray = noise[:, 1:].argmax(1)
-            if explore.all():
+            some = np.count_nonzero(explore)
+            if some == len(noise):
+                anything: np.ndarray = noise[:, 1:].argmax(1)
                 return anything
-            return np.where(explore, anything, forward(obs).argmax(1))
+            action: np.ndarray = forward(obs).argmax(1)
+            if some:
+                action[explore] = noise[explore, 1:].argmax(1)
+            return action
 
         return act
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from gymnasium import spaces as gs
@@ -54,16 +56,29 @@ class Gaussian(nn.Module):
         assert isinstance(other, Gaussian)
         return d.gaussian_kl(other_mean, other.log_std, mean, self.log_std)
 
-    def noise(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
+    def draw(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
+        """Standard normal numbers (steps, envs, A)."""
+        return torch.randn(steps, envs, self.outputs, generator=generator)
+
+    def scaled(self, drawn: np.ndarray) -> np.ndarray:
         """Normal noise (steps, envs, A) of the spread of this moment."""
-        spread = self.log_std.detach().float().exp().cpu()
-        return torch.randn(steps, envs, self.outputs, generator=generator) * spread
+        spread: np.ndarray = self.log_std.detach().float().exp().cpu().numpy()
+        noise: np.ndarray = drawn * spread
+        return noise
 
     def host_sample(self, output: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
         """:meth:`sample`, or without noise :meth:`mode`, in numpy from a network's output."""
         if noise is not None:
             output += noise
         return output
+
+    def host_log_prob(self, output: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """:meth:`log_prob` in numpy from a network's output."""
+        log_std = self.log_std.detach().numpy()
+        scaled = (action - output) * np.exp(-log_std)
+        constant = float(log_std.sum()) + 0.5 * math.log(2 * math.pi) * self.outputs
+        log_prob: np.ndarray = np.float32(-0.5) * np.einsum("ij,ij->i", scaled, scaled) - np.float32(constant)
+        return log_prob
 
     @property
     def host(self) -> bool:

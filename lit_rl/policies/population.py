@@ -43,7 +43,7 @@ class Population(Policy):
         seen = [tree_map(lambda x, n=n: x[n : n + 1], obs) for n in range(len(self.policies))]
         return Acted(torch.cat([m.act(row).action for m, row in zip(self.policies, seen, strict=True)]), None)
 
-    def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
+    def draw(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
         """None needed, (steps, envs, 0): the members are as far apart as they are to explore."""
         return torch.zeros(steps, envs, 0)
 

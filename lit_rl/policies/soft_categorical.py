@@ -80,8 +80,8 @@ class SoftCategorical(SoftPolicy):
             return ENTROPY_SHARE * math.log(self._actions)
         return ENTROPY_SHARE * mask.sum(1).to(self.log_alpha.dtype).log()
 
-    def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
-        return self.actor.distribution.noise(steps, envs, generator)
+    def draw(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
+        return self.actor.distribution.draw(steps, envs, generator)
 
     def random(self, obs: Tree, noise: Tensor) -> Tensor:
         return self.actor.distribution.random(noise, obs)

@@ -92,7 +92,7 @@ class SquashedGaussian(SoftPolicy):
         """-A (Haarnoja et al. 2018, appendix D)."""
         return -float(self.noise_size)
 
-    def noise(self, steps: int, envs: int, generator: torch.Generator, env_steps: int, vector_step: int) -> Tensor:
+    def draw(self, steps: int, envs: int, generator: torch.Generator) -> Tensor:
         """Standard normal numbers (steps, envs, A)."""
         return torch.randn(steps, envs, self.noise_size, generator=generator)
 

@@ -61,6 +61,20 @@ def test_disabled_resets_are_the_callers(kind):
     envs.close()
 
 
+def test_envs_in_this_process_tell_the_infos_of_ends_only_unless_all_are_wanted():
+    class Telling(tiny_envs.Counting):
+        def step(self, action):
+            return *super().step(action)[:4], {"t": self.t}
+
+    envs = make_vector_env(Telling, {"length": 2}, 2, "sync", autoreset="same_step")
+    envs.reset(seed=[1, 2])
+    assert envs.step(ACT)[4] == {}
+    assert envs.step(ACT)[4]["final_info"]["t"].tolist() == [2, 2]
+    envs.every_info = True
+    assert envs.step(ACT)[4]["t"].tolist() == [1, 1]
+    envs.close()
+
+
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_actions_that_do_not_start_at_zero_reach_the_env_as_they_are(kind):
     envs = make_vector_env(tiny_envs.FromThree, {}, 2, kind, autoreset="same_step")

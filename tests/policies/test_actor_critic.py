@@ -140,6 +140,32 @@ def test_the_collector_acts_as_the_policy_does_on_the_weights_of_the_moment(name
             policy.observe(torch.randn(9, 3))
 
 
+@pytest.mark.parametrize("name", ACTIONS)
+@pytest.mark.parametrize("normalize_obs", [False, True])
+def test_rollouts_are_evaluated_in_numpy_as_the_policy_does_on_the_weights_of_the_moment(name, normalize_obs):
+    policy = make_policy(ACTIONS[name], hidden=(8, 8), normalize_obs=normalize_obs)
+    evaluate = policy.host_evaluate()
+    assert (evaluate is None) == (name in ("ragged parts", "table of parts"))
+    if evaluate is None:
+        return
+    for _ in range(3):
+        obs = torch.randn(40, 3)
+        with torch.no_grad():
+            noise = policy.noise(1, 30, torch.Generator().manual_seed(2), 0, 1)[0]
+            action = policy.act(obs[:30], noise).action
+            log_prob, value = evaluate(obs.numpy(), action.numpy())
+            np.testing.assert_allclose(log_prob, policy.evaluate(obs[:30], action).log_prob, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(value, policy.value(obs), rtol=1e-4, atol=1e-5)
+            for p in policy.parameters():
+                p.add_(torch.randn_like(p) / 4)
+            policy.observe(torch.randn(9, 3))
+
+
+def test_what_has_no_critic_of_its_own_is_evaluated_by_torch():
+    assert make_policy(ACTIONS["discrete"], share_torso=True).host_evaluate() is None
+    assert make_policy(ACTIONS["discrete"], critic=False).host_evaluate() is None
+
+
 @pytest.mark.parametrize("observation", [gym.spaces.Discrete(3, start=1), gym.spaces.Dict({"a": FLAT})], ids=str)
 def test_what_numpy_cannot_see_is_acted_on_by_torch(observation):
     policy = ActorCritic(Spaces(observation, ACTIONS["discrete"]), [4], "tanh", normalize_obs=True)
