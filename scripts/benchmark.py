@@ -36,6 +36,7 @@ FIGURES = {  # of our own runs
     "later": "native updates, the build cached",
     "eager": "--compile false",
     "first": "native updates, nothing built yet, everything included",
+    "bf16": "as later, with --precision bf16-mixed, where the workload has a goal for it",
 }
 
 
@@ -79,13 +80,14 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
     """One workload: our figures, the peers, the ratios pair by pair, the floor and where the time is."""
     workload = WORKLOADS[name]
     peers = [peer for peer in args.peers if peer in workload.goals]
+    figures = [figure for figure in args.figures if figure != "bf16" or workload.bf16_goal]
     print(f"\n{name}: {workload.title}; {workload.length(args.scale):,} env steps a run", flush=True)
     found: dict[str, Any] = {"floor": ours("floor", name)}
-    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in (*args.figures, *peers)}
-    if "later" in args.figures:
-        run_ours(name, "later", 0.0)  # so that the build is there
+    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in (*figures, *peers)}
+    for figure in {"later", "bf16"} & set(figures):
+        run_ours(name, figure, 0.0)  # so that the build is there
     for pair in range(args.pairs):
-        for figure in args.figures:
+        for figure in figures:
             if figure != "first" or pair == 0:
                 runs[figure].append(run_ours(name, figure, args.scale))
                 tell(figure, runs[figure][-1])
@@ -93,12 +95,12 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
             runs[peer].append(run(python_of(peer), "run_peer", peer, name, scale=args.scale))
             tell(PEERS[peer][0], runs[peer][-1])
     check_same_work(name, runs)
-    main_figure = args.figures[0]
+    main_figure = figures[0]
     found["split"] = run_ours(name, main_figure, args.scale, "--split")
-    found["ours"] = {figure: summary(runs[figure]) for figure in args.figures}
+    found["ours"] = {figure: summary(runs[figure]) for figure in figures}
     for peer in peers:
         found[peer] = summary(runs[peer]) | {"goal": workload.goals[peer]}
-        for figure in (figure for figure in args.figures if figure != "first"):
+        for figure in (figure for figure in figures if figure != "first"):
             ratios = [a["rate"] / b["rate"] for a, b in zip(runs[figure], runs[peer], strict=True)]
             whole = [a["rate_whole"] / b["rate_whole"] for a, b in zip(runs[figure], runs[peer], strict=True)]
             ratio = {"median_ratio": median(ratios), "pairs": ratios, "median_ratio_whole": median(whole)}
@@ -108,7 +110,7 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
             shown = ", ".join(f"{x:.2f}" for x in ratios)
             print(
                 f"  {figure} / {PEERS[peer][0]}: {median(ratios):.2f} (pairs {shown}; start included {median(whole):.2f}); "
-                f"goal {workload.goals[peer] if figure == 'later' else workload.eager_goal}",
+                f"goal {workload.goal(figure, peer) or '-'}",
                 flush=True,
             )
     return found
@@ -154,7 +156,9 @@ def tell(side: str, result: dict[str, Any]) -> None:
 
 def run_ours(name: str, figure: str, scale: float, *more: str) -> dict[str, Any]:
     """One run of ours in a fresh process."""
-    compile_ = {"eager": "false", "later": "true", "first": '"auto"'}[figure]
+    compile_ = {"eager": "false", "first": '"auto"'}.get(figure, "true")
+    if figure == "bf16":
+        more = (*more, 'precision="bf16-mixed"')
     with tempfile.TemporaryDirectory() as empty:
         cache = {"XDG_CACHE_HOME": empty} if figure == "first" else {}
         return ours("run_ours", name, f"compile={compile_}", *more, scale=scale, environ=cache)

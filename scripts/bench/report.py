@@ -28,7 +28,7 @@ minibatches of the same size. Peers run with torch's default number of threads.
 FLOOR = """The floor is what no trainer can go below here: the bare environment, and the matrix products of an update with one
 fused Adam step, nothing around them, each at its fastest of 1 and 2 threads and of torch's two precisions."""
 
-FIGURES = {"later": "build cached", "eager": "eager", "first": "first run"}
+FIGURES = {"later": "build cached", "eager": "eager", "first": "first run", "bf16": "build cached, bf16-mixed"}
 PARTS = (
     "environment",
     "acting and keeping",
@@ -87,11 +87,11 @@ def _rates(measured: dict[str, Any]) -> list[str]:
     for name, found in measured.items():
         runs = [found["ours"].get(side) or found.get(side) for side in sides]
         shown = [f"{r['rate']:,.0f} ({r['rate_whole']:,.0f})" if r else "-" for r in runs]
-        memory = ", ".join(f"{r['memory_mb']:,.0f}" if r else "-" for r in (runs[0] or runs[1], *runs[3:]))
+        own = next(r for r in runs if r)
+        memory = ", ".join(f"{r['memory_mb']:,.0f}" if r else "-" for r in (own, *runs[len(FIGURES) :]))
         split = found["split"]
         floor = found["floor"]["env"] + found["floor"]["update"] * split["updates_per_step"]
-        first = next(r for r in runs if r)
-        work = f"{first['updates']:,} x {first['batch']}"
+        work = f"{own['updates']:,} x {own['batch']}"
         rows.append([f"{name} {WORKLOADS[name].title}", *shown, f"{1e6 / floor:,.0f}", work, memory])
     names = [*(f"ours, {text}" for text in FIGURES.values()), *(text for text, _ in PEERS.values())]
     peers = ", ".join(text for text, _ in PEERS.values())
@@ -107,8 +107,7 @@ def _ratios(measured: dict[str, Any]) -> list[str]:
     for name, found in measured.items():
         for peer in (peer for peer in PEERS if peer in found):
             for figure in (figure for figure in FIGURES if figure in found[peer]):
-                eager = WORKLOADS[name].eager_goal if peer == "sb3" else None
-                goal = found[peer]["goal"] if figure == "later" else eager
+                goal = WORKLOADS[name].goal(figure, peer)
                 ratio = found[peer][figure]
                 met = "" if goal is None else "yes" if ratio["median_ratio"] >= 0.95 * goal else "no"
                 pairs = ", ".join(f"{x:.2f}" for x in ratio["pairs"])

@@ -23,7 +23,7 @@ class Workload:
         batch: transitions of an update.
         goals: by how much the median of pairs should be faster than each peer, the build cached.
         nets: layers (inputs, outputs) of each network, and what an update does with it: "forward" alone, "learn" (the
-            gradient of its weights too), or "through" (the gradient of its inputs instead).
+            gradient of its weights too), or "through" (the gradient of its inputs instead). Empty for the network of the Atari papers.
     """
 
     title: str
@@ -37,6 +37,13 @@ class Workload:
     goals: dict[str, float]
     nets: list[tuple[str, list[tuple[int, int]]]]
     eager_goal: float = 1.9  # x stable-baselines3, without native updates
+    bf16_goal: float | None = None  # x stable-baselines3, with --precision bf16-mixed
+
+    def goal(self, figure: str, peer: str) -> float | None:
+        """By how much this figure of ours should be faster than a peer; None for no goal."""
+        if figure == "later":
+            return self.goals[peer]
+        return {"eager": self.eager_goal, "bf16": self.bf16_goal}.get(figure) if peer == "sb3" else None
 
     def length(self, scale: float) -> int:
         """Env steps of a run whose part after the warm-up is ``scale`` times as long: whole iterations of ours."""
@@ -53,8 +60,8 @@ WORKLOADS: dict[str, Workload] = {
         "DQN CartPole, 1 env, 256 steps then 128 updates of 64, net 256-256",
         CARTPOLE,
         1,
-        51_200,
-        5_120,
+        30_720,
+        2_048,
         {
             "algo": "DQN",
             "hidden_sizes": [256, 256],
@@ -82,7 +89,7 @@ WORKLOADS: dict[str, Workload] = {
                 "target_update_interval": 10,
                 "train_freq": 256,
                 "gradient_steps": 128,
-                "exploration_fraction": 0.16,
+                "exploration_fraction": 8_192 / 30_720,
                 "exploration_final_eps": 0.04,
                 "policy_kwargs": {"net_arch": [256, 256]},
             },
@@ -95,8 +102,8 @@ WORKLOADS: dict[str, Workload] = {
         "DQN CartPole, 1 step : 1 update of 64, net 128-128",
         CARTPOLE,
         1,
-        30_000,
-        3_000,
+        16_000,
+        1_500,
         {
             "algo": "DQN",
             "hidden_sizes": [128, 128],
@@ -108,10 +115,10 @@ WORKLOADS: dict[str, Workload] = {
             "collect_per_step": 1,
             "update_per_step": 1.0,
             "target_update_every": 500,
-            "epsilon": [[0, 1.0], [3_000, 0.05]],
+            "epsilon": [[0, 1.0], [1_600, 0.05]],
             "gradient_clip_val": 10.0,
             "steps_per_iteration": 500,
-            "step_per_epoch": 10_000,
+            "step_per_epoch": 4_000,
         },
         (
             "DQN",
@@ -134,8 +141,8 @@ WORKLOADS: dict[str, Workload] = {
         "PPO CartPole, 8 envs x 32 steps, 20 epochs of 256, nets 64-64",
         CARTPOLE,
         8,
-        204_800,
-        20_480,
+        131_072,
+        4_096,
         {
             "algo": "PPO",
             "lr": 1e-3,
@@ -145,7 +152,7 @@ WORKLOADS: dict[str, Workload] = {
             "epochs_per_rollout": 20,
             "batch_size": 256,
             "steps_per_iteration": 1_024,
-            "step_per_epoch": 20_480,
+            "step_per_epoch": 16_384,
         },
         (
             "PPO",
@@ -167,8 +174,8 @@ WORKLOADS: dict[str, Workload] = {
         "SAC HalfCheetah-v5, 1 step : 1 update of 256, nets 256-256",
         CHEETAH,
         1,
-        5_000,
-        1_500,
+        4_000,
+        1_250,
         {
             "algo": "SAC",
             "lr": 3e-4,
@@ -193,14 +200,14 @@ WORKLOADS: dict[str, Workload] = {
         "A2C CartPole, 8 envs x 5 steps, nets 64-64",
         CARTPOLE,
         8,
-        200_000,
-        20_000,
+        150_000,
+        5_000,
         {
             "algo": "A2C",
             "entropy_coeff": 0.0,
             "rollout_length": 5,
             "steps_per_iteration": 1_000,
-            "step_per_epoch": 20_000,
+            "step_per_epoch": 15_000,
         },
         ("A2C", {}),
         40,
@@ -211,8 +218,8 @@ WORKLOADS: dict[str, Workload] = {
         "PPO HalfCheetah-v5, 8 envs x 256 steps, 10 epochs of 64, nets 64-64",
         CHEETAH,
         8,
-        81_920,
-        8_192,
+        61_440,
+        4_096,
         {
             "algo": "PPO",
             "rollout_length": 256,
@@ -225,5 +232,43 @@ WORKLOADS: dict[str, Workload] = {
         64,
         {"sb3": 4.0, "sbx": 3.3},
         [("learn", _layers(17, 64, 64, 6)), ("learn", _layers(17, 64, 64, 1))],
+    ),
+    "W7": Workload(
+        "PPO Pong (ALE), 8 envs x 128 steps, 4 epochs of 256, NatureCNN",
+        PONG,
+        8,
+        5_120,
+        1_024,
+        {
+            "algo": "PPO",
+            "atari": True,
+            "vector_env": "native",
+            "lr": 2.5e-4,
+            "clip": 0.1,
+            "entropy_coeff": 0.01,
+            "hidden_sizes": [],
+            "share_torso": True,
+            "rollout_length": 128,
+            "epochs_per_rollout": 4,
+            "batch_size": 256,
+            "steps_per_iteration": 1_024,
+            "step_per_epoch": 1_024,
+            "matmul_precision": "medium",
+        },
+        (
+            "PPO",
+            {
+                "n_steps": 128,
+                "batch_size": 256,
+                "n_epochs": 4,
+                "learning_rate": 2.5e-4,
+                "clip_range": 0.1,
+                "ent_coef": 0.01,
+            },
+        ),
+        256,
+        {"sb3": 2.2},
+        [],
+        bf16_goal=3.0,
     ),
 }
