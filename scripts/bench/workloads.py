@@ -23,7 +23,8 @@ class Workload:
         batch: transitions of an update.
         goals: by how much the median of pairs should be faster than each peer, the build cached.
         nets: layers (inputs, outputs) of each network, and what an update does with it: "forward" alone, "learn" (the
-            gradient of its weights too), or "through" (the gradient of its inputs instead). Empty for the network of the Atari papers.
+            gradient of its weights too), or "through" (the gradient of its inputs instead). Empty for the network of the
+            Atari papers.
     """
 
     title: str
