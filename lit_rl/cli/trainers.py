@@ -154,6 +154,18 @@ class MARWILTrainer(Trainer):
     algo = "MARWIL"
 
 
+class IQLTrainer(Trainer):
+    """Implicit Q-learning, from data or in the environment."""
+
+    algo = "IQL"
+
+
+class CQLTrainer(Trainer):
+    """Conservative Q-learning, from data or in the environment."""
+
+    algo = "CQL"
+
+
 TRAINERS = {
     found.algo: found
     for found in list(globals().values())

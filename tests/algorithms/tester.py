@@ -46,6 +46,7 @@ QUICK: dict[str, Any] = {
     "update_per_step": 0.5,
     "target_update_every": 10,
     "epsilon": [[0, 1.0], [300, 0.1]],
+    "cql_alpha": 0.5,
     # from rollouts
     "rollout_length": 8,
     "epochs_per_rollout": 4,
