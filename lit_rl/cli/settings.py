@@ -84,3 +84,5 @@ class ExportSettings:
     """onnx: a graph for ONNX Runtime and others (extra: onnx)."""
     out: str | None = None
     """The file; by default beside the checkpoint, with the ending .onnx."""
+    custom_model: str | None = None
+    """Your own network that the checkpoint names, module:Class: its module is imported."""

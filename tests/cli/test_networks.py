@@ -43,5 +43,6 @@ def test_a_memory_on_a_users_own_network_is_trained_in_two_stages_resumed_and_pl
     played = ["rollout", str(tmp_path / "x"), "--env", "memory_env:Recall", "--episodes", "3"]
     assert main([*played, "--custom_model", "own_nets:Widened"]) == 0
     assert "length     5.0" in capsys.readouterr().out
-    assert main([*played, "--custom_model", "no_nets:Widened"]) == 2
-    assert "--custom_model no_nets:Widened cannot be imported" in capsys.readouterr().err
+    for command in (played, ["export", str(tmp_path / "x")]):
+        assert main([*command, "--custom_model", "no_nets:Widened"]) == 2
+        assert "--custom_model no_nets:Widened cannot be imported" in capsys.readouterr().err
