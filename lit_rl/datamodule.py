@@ -250,7 +250,7 @@ class ExperienceDataModule(pl.LightningDataModule):
             raise UsageError(f"{type(algorithm).__name__} learns from recorded episodes alone: give --input PATH")
         if not self.offline and self.env is None:
             raise UsageError("there is no environment to collect in: give --env ID")
-        return plan.fit(self.step_per_epoch, self.num_envs * ranks)
+        return plan.fit(self.step_per_epoch, self.num_envs * ranks, self.spaces.frame_stack)
 
     def _training_data(self) -> TrainingData | None:
         """This rank's share of the data set."""

@@ -8,6 +8,7 @@ import pytest
 import lit_rl
 from lit_rl.cli import main
 from lit_rl.envs.seeds import env_seed
+from lit_rl.errors import UsageError
 from lit_rl.functional.tree import tree_leaves
 
 TINY = {
@@ -80,3 +81,17 @@ def test_a_mask_stays_a_mask_beside_stacked_frames():
     obs, _ = env.reset(seed=0)
     assert all(np.shape(x) for x in tree_leaves(obs)) and obs["action_mask"].shape == (env.action_space.n,)
     assert obs["obs"].shape[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"buffer_size": 9, "num_envs": 2}, "--buffer_size 9 is too small for 2 envs: it must be at least 10"),
+        ({"env": "FrozenLake-v1"}, "--frame_stack 3 needs observations with a Box, not Discrete"),
+        ({"atari": True}, "--atari needs an Atari game such as PongNoFrameskip-v4"),
+    ],
+)
+def test_what_cannot_be_stacked_is_refused_before_anything_is_created(settings, says, tmp_path):
+    with pytest.raises(UsageError, match=says):
+        lit_rl.train(output_dir=str(tmp_path / "out"), **(TINY | settings))
+    assert not (tmp_path / "out").exists()

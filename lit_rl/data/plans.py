@@ -25,8 +25,12 @@ class Plan(Protocol):
     def steps_per_iteration(self) -> int:
         """Env steps of one iteration, counted over all envs and ranks."""
 
-    def fit(self, step_per_epoch: int, vector_step: int) -> Plan:
-        """The plan with the largest iteration that divides an epoch and holds whole vector steps of all ranks."""
+    def fit(self, step_per_epoch: int, vector_step: int, frame_stack: int = 1) -> Plan:
+        """The plan with the largest iteration that divides an epoch and holds whole vector steps of all ranks.
+
+        Raises:
+            UsageError: there is none, or what it keeps leaves no room for stacks of ``frame_stack`` frames.
+        """
 
     def offline(self) -> OfflinePlan:
         """The plan by which the same algorithm learns from recorded episodes.
@@ -109,8 +113,8 @@ class ReplayPlan:
     first_updates: int = 0  # made at once when learning starts
     offline_fraction: float = 0.0  # share of a minibatch that is drawn from recorded episodes
 
-    def fit(self, step_per_epoch: int, vector_step: int) -> ReplayPlan:
-        check_buffer_size(self.buffer_size, vector_step)
+    def fit(self, step_per_epoch: int, vector_step: int, frame_stack: int = 1) -> ReplayPlan:
+        check_buffer_size(self.buffer_size, vector_step, frame_stack)
         rows = self.buffer_size // vector_step
         if self.n_step > rows:
             raise UsageError(
@@ -156,7 +160,7 @@ class RolloutPlan:
     sequence: int = 1  # vector steps that stay together, in their order; 1 where the policy remembers nothing
     complete_episodes: bool = False  # learn of an episode when it has ended
 
-    def fit(self, step_per_epoch: int, vector_step: int) -> RolloutPlan:
+    def fit(self, step_per_epoch: int, vector_step: int, frame_stack: int = 1) -> RolloutPlan:
         length, iteration = fit_rollout(self.rollout_length, self.steps_per_iteration, step_per_epoch, vector_step)
         sequence = fit_sequence(self.sequence, length)
         return dataclasses.replace(self, rollout_length=length, steps_per_iteration=iteration, sequence=sequence)
@@ -185,7 +189,7 @@ class PopulationPlan:
     members: int  # over all ranks, in pairs of opposite perturbations
     noise_stdev: float
 
-    def fit(self, step_per_epoch: int, vector_step: int) -> PopulationPlan:
+    def fit(self, step_per_epoch: int, vector_step: int, frame_stack: int = 1) -> PopulationPlan:
         members, iteration = fit_population(self.members, self.steps_per_iteration, step_per_epoch, vector_step)
         return dataclasses.replace(self, steps_per_iteration=iteration, members=members)
 
@@ -218,7 +222,7 @@ class OfflinePlan:
     n_step: int | None = 1  # env steps of reward before the bootstrap; None: all to the episode's end
     noise: tuple[int, ...] = (0,)  # shape of the standard normal numbers that come with every minibatch
 
-    def fit(self, step_per_epoch: int, vector_step: int) -> OfflinePlan:
+    def fit(self, step_per_epoch: int, vector_step: int, frame_stack: int = 1) -> OfflinePlan:
         return dataclasses.replace(self, steps_per_iteration=fit_iteration(self.steps_per_iteration, step_per_epoch, 1))
 
     def offline(self) -> OfflinePlan:

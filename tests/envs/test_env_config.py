@@ -23,6 +23,9 @@ def test_the_default_is_one_cartpole():
         {"num_envs": None},
         {"vector_env": "thread"},
         {"vector_env": None},
+        {"frame_stack": 0},
+        {"frame_stack": 256},
+        {"frame_stack": True},
     ],
 )
 def test_values_that_cannot_be_meant_are_named(wrong):
