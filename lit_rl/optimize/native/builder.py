@@ -107,7 +107,7 @@ def reason(error: Exception) -> str:
     said = " ".join(f"{type(error).__name__}: {error}".split())
     if "No space left on device" in said or "Disk quota exceeded" in said:
         return "no space is left on the disk"
-    if type(error).__name__ == "InvalidCxxCompiler":
+    if "InvalidCxxCompiler" in said:
         return "there is no C++ compiler (install g++, or name one in the environment variable CXX)"
     return said[:200]
 

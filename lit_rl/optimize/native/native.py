@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from pytorch_lightning.utilities import rank_zero_only, rank_zero_warn
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 
 from lit_rl.algorithms.base import Loss
@@ -69,7 +70,7 @@ class NativeGradient:
         self.compile, self.steady, self.count = compile, steady, count
         self._off: str | None = "--compile false" if compile is False else off  # why nothing is native
         if off is not None and compile is True:
-            rank_zero_warn(f"updates stay eager: {off}")
+            _say(f"updates stay eager: {off}")
         if steady and compile == "auto" and self._off is None:
             self._off = "the run must not depend on what was built before it; --compile true makes it native"
         elif compile == "auto" and os.environ.get("TORCH_COMPILE_DISABLE") == "1":  # torch's own switch
@@ -90,7 +91,7 @@ class NativeGradient:
             self._wanted = self._wanted or self._cache.holds(self._environment)
         except CacheError as error:
             self._off = str(error)
-            rank_zero_warn(f"updates stay eager: {error}")
+            _say(f"updates stay eager: {error}")
 
     def __call__(
         self, group: str, loss_fn: Callable[..., Loss], parameters: Sequence[nn.Parameter], tensors: Sequence[Any]
@@ -199,7 +200,7 @@ class NativeGradient:
         path.job, path.checked = None, False
         self._note(path, "native")
         if self._before.get(path.name, path.key) != path.key:
-            rank_zero_warn(f"{path.name}: other native code than before: this run ends with other last bits")
+            _say(f"{path.name}: other native code than before: this run ends with other last bits")
 
     def _checked(self, path: Path, native: Gradient, eager: Gradient) -> Gradient:
         """What eager says; native counts from the next update on, if it says the same."""
@@ -218,10 +219,10 @@ class NativeGradient:
     def _give_up(self, path: Path, why: str) -> None:
         path.stays_eager, path.captured, path.job = True, None, None
         if why:
-            rank_zero_warn(f"updates of {path.name} stay eager: {' '.join(why.split())}")
+            _say(f"updates of {path.name} stay eager: {' '.join(why.split())}")
         self._note(path, "eager", why)
         if self._before.get(path.name):
-            rank_zero_warn(f"updates of {path.name} were native before: this run ends with other last bits")
+            _say(f"updates of {path.name} were native before: this run ends with other last bits")
 
     def _note(self, path: Path, what: str, why: str | None = None) -> None:
         entry: dict[str, Any] = {"from_update": self.count(), "path": what}
@@ -261,7 +262,7 @@ class NativeGradient:
         self._before = state
         if self._off is not None:
             for name in [name for name, key in state.items() if key]:
-                rank_zero_warn(f"updates of {name} were native before: this run ends with other last bits")
+                _say(f"updates of {name} were native before: this run ends with other last bits")
 
     def history(self) -> dict[str, list[dict[str, Any]]]:
         """What computed the gradients of each group, from which update on, and why where it stays eager."""
@@ -274,6 +275,12 @@ class NativeGradient:
         if self._builder is not None:
             self._builder.close()
             self._builder = None
+
+
+@rank_zero_only
+def _say(line: str) -> None:
+    """A warning of one line: without the line of code that it came from."""
+    warnings.warn_explicit(line, UserWarning, "lit_rl", 1)
 
 
 def _unpacked(outputs: list[Tensor], captured: Captured) -> Gradient:

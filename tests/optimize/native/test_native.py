@@ -15,6 +15,7 @@ from torch import nn
 
 from lit_rl.algorithms.base import Loss
 from lit_rl.optimize import Compile, GradientStep, NativeGradient, Pace
+from lit_rl.optimize.native.builder import reason
 from lit_rl.optimize.native.cache import Cache
 from lit_rl.optimize.native.capture import Uncapturable, capture
 from lit_rl.optimize.native.passes import rewrite
@@ -275,6 +276,22 @@ def test_without_a_folder_updates_stay_eager(monkeypatch, tmp_path):
         optimize = step(net, True)
     optimize("net", net.loss, *batch())
     assert paths(optimize) == ["eager"]
+
+
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (OSError(28, "No space left on device"), "no space is left on the disk"),
+        (
+            RuntimeError("CppCompileError: /x.cpp: fatal error:\n No space left on device"),
+            "no space is left on the disk",
+        ),
+        (RuntimeError("InvalidCxxCompiler: No working C++ compiler found"), "there is no C++ compiler"),
+        (ValueError("what\nit is"), "ValueError: what it is"),
+    ],
+)
+def test_a_failed_build_says_why_in_a_few_words(error, said):
+    assert reason(error).startswith(said)
 
 
 def test_a_rewritten_graph_computes_the_same():
