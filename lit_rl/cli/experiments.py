@@ -87,6 +87,7 @@ def _translated(request: Request) -> Request:
     from lit_rl.cli.parser import parser_of
     from lit_rl.cli.stages import given_algorithm
     from lit_rl.compat import rllib
+    from lit_rl.compat.rllib_run import RUN_FLAGS, translate_run
     from lit_rl.pipeline import RunConfig
 
     algo = request.values.get("algo", RunConfig.algo)
@@ -95,13 +96,13 @@ def _translated(request: Request) -> Request:
     known = parser_of(given_algorithm(algo, "--algo")).hints
     values: dict[str, Any] = {}
     for name, value in request.values.items():
-        theirs = name in rllib.NAMES or name in rllib.RUN_FLAGS or name == "model"
+        theirs = name in rllib.NAMES or name in RUN_FLAGS or name == "model"
         read = _plain(value) if theirs else value
-        values[name] = read if name in rllib.RUN_FLAGS or rllib.is_theirs(name, read, known) else value
-    run = {name: values.pop(name) for name in rllib.RUN_FLAGS if name in values}
+        values[name] = read if name in RUN_FLAGS or rllib.is_theirs(name, read, known) else value
+    run = {name: values.pop(name) for name in RUN_FLAGS if name in values}
     found, origin = rllib.translate(values, known, request.origin)
     two_steps = found.get("two_steps", False) not in (False, "false")
-    for name, value in rllib.translate_run(run, two_steps).items():
+    for name, value in translate_run(run, two_steps).items():
         if name == "callbacks" and found.get(name) is not None:
             given = _plain(found[name])
             value = [*(given if isinstance(given, list) else [given]), *value]

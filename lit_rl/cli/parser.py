@@ -18,7 +18,8 @@ from lit_rl.algorithms.base import ANEW, IN_STAGE_2, Algorithm
 from lit_rl.cli.experiments import ExperimentFlags
 from lit_rl.cli.flags import Flags, as_plain, is_plain, members
 from lit_rl.cli.trainer_flags import NOT_SET, PASSED, TRAINER_FLAGS
-from lit_rl.compat.rllib import NAMES, RUN_FLAGS, RunFlags
+from lit_rl.compat.rllib import NAMES
+from lit_rl.compat.rllib_run import RUN_FLAGS, RunFlags
 from lit_rl.data.config import DataConfig, EvalConfig
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError, in_one_line

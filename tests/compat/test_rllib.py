@@ -14,8 +14,9 @@ from lit_rl.cli.arguments import from_argv, from_python
 from lit_rl.cli.experiments import expand
 from lit_rl.cli.parser import parser_of
 from lit_rl.cli.resolve import resolve
-from lit_rl.compat.rllib import CALLBACKS, TABLE, table, translate
+from lit_rl.compat.rllib import TABLE, table, translate
 from lit_rl.compat.rllib_callbacks import Callbacks
+from lit_rl.compat.rllib_values import CALLBACKS
 from lit_rl.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
