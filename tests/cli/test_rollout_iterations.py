@@ -67,7 +67,9 @@ def test_every_tuned_entry_is_valid_and_fits_its_epoch(algo):
         assert found.notes == [f"using the tuned settings of {algo} on {env} (--tuned false turns them off)"]
         stages = found.settings.stage1, found.settings.stage2
         for stage in stages:
-            assert stage.algorithm.rollout_length == entry.get("rollout_length", find_algorithm(algo).Config().rollout_length)
+            assert stage.algorithm.rollout_length == entry.get(
+                "rollout_length", find_algorithm(algo).Config().rollout_length
+            )
             assert stage.trainer["max_epochs"] > 0
         assert stages[1].algorithm.lr > 0, "stage 2 goes on"
         assert getattr(stages[1].algorithm, "clip", 1) > 0
