@@ -20,10 +20,11 @@ its evaluations, its test, the commit and the versions. `python scripts/reproduc
 
 Each run is the command below its set, nothing more, with the tuned settings in `lit_rl/zoo` (one stage; `--two_steps`
 refines it further). Updates that become native code midway change last digits, so that a repeated run is another sample of
-the same distribution; `--compile false` repeats its own digits. A run's score is the mean return of the best checkpoint in 100 test episodes, on seeds that no evaluation
-used; the table has the mean over the seeds ± the standard deviation between them. Evaluations pick the best checkpoint and
-make the curves; their episodes do not count as env steps. Settings were chosen on other seeds (100 and above) than
-those shown here. Seconds are of whole processes on 2 CPU cores that other work shared; CPU seconds count the process's own.
+the same distribution; `--compile false` repeats its own digits. A run's score is the mean return of the best checkpoint in
+100 test episodes, on seeds that no evaluation used; the table has the mean over the seeds ± the standard deviation between
+them. Evaluations pick the best checkpoint and make the curves; their episodes do not count as env steps. Settings were
+chosen on other seeds (100 and above) than those shown here. Seconds are of whole processes on 2 CPU cores that other work
+shared; CPU seconds count the process's own.
 References are what others reached, mostly in single runs; the sources below the table say with how many env steps.
 """
 
