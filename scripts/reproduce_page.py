@@ -24,8 +24,8 @@ the same distribution; `--compile false` repeats its own digits. A run's score i
 100 test episodes, on seeds that no evaluation used; the table has the mean over the seeds ± the standard deviation between
 them. Evaluations pick the best checkpoint and make the curves; their episodes do not count as env steps. Settings were
 chosen on other seeds (100 and above) than those shown here. Seconds are of whole processes on 2 CPU cores that other work
-shared; CPU seconds count the process's own. References are what others reached, mostly in single runs; the sources below the
-table say with how many env steps.
+shared; CPU seconds count the process's own.
+References are what others reached, mostly in single runs; the sources below the table say with how many env steps.
 """
 
 
