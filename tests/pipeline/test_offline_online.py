@@ -97,7 +97,7 @@ def test_stage_2_acts_at_first_as_the_best_of_stage_1(algo, step2, continuous, a
 
 @pytest.mark.parametrize(
     ("algo", "continuous"),
-    [("IQL", False), ("IQL", True), ("CQL", False), ("CQL", True), ("DQN", False), ("SAC", True), ("TD3", True)],
+    [("IQL", True), ("CQL", False), ("CQL", True), ("DQN", False), ("SAC", True)],
 )
 def test_a_replay_algorithm_learns_from_data_alone(algo, continuous, data, tmp_path):
     settings = {"hidden_sizes": [16], "step_per_epoch": 200, "steps_per_iteration": 100}
