@@ -22,7 +22,8 @@ is a process of its own, and the sides take turns (A B A B), so that a machine t
 starts after a warm-up of the same number of env steps for everybody (W1's first {warm:,}, say), so imports, and what SBX
 compiles at its start, are in no rate; "with the start" counts the whole training call. A ratio is that of the two runs of a
 pair, and the median of the pairs counts. The script asserts that all sides made the same number of updates on
-minibatches of the same size. Peers run with torch's default number of threads.
+minibatches of the same size. Stable-baselines3 runs with 1 thread, and with 2 in W4 and W7, where they make it faster; SBX
+with JAX's default.
 """
 
 FLOOR = """The floor is what no trainer can go below here: the bare environment, and the matrix products of an update with one

@@ -54,6 +54,9 @@ def batch(model: Any) -> int:
 def main() -> None:
     lib, name, out, scale = sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4])
     workload = WORKLOADS[name]
+    import torch
+
+    torch.set_num_threads(workload.threads)
     model, steps = make(lib, workload, scale)
     from stable_baselines3.common.callbacks import BaseCallback
 
