@@ -218,7 +218,8 @@ class LitPolicy(pl.LightningModule):
                 config.gradient_clip_algorithm,
             )
         self.optimize.attach()
-        steady = torch.are_deterministic_algorithms_enabled() or self._data.exact_resume
+        exact = self._trainer is not None and self._data.exact_resume  # trainer itself raises where there is none
+        steady = torch.are_deterministic_algorithms_enabled() or exact
         off = "minibatches of sequences have many shapes" if self.policy.remembers else None
         self.native = NativeGradient(self.native_updates, steady, lambda: self.updates, off)
         self.optimize.gradient = self.native
