@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMATS = ("png", "pdf", "svg")
+LEGEND = 40  # characters of settings that a legend has room for; where they are more, the folder names a run
 OF_ONE_RUN = ("seed", "experiment_name", "output_dir", "ckpt_path", "num_threads", "logger", "enable_progress_bar")
 
 
@@ -49,6 +50,12 @@ def find_runs(paths: Sequence[str]) -> list[Path]:
     if not any(read_rows(run) for run in found):
         raise UsageError(f"{', '.join(map(str, found))}: no epoch was finished yet")
     return found
+
+
+def without_return(runs: Sequence[Path]) -> list[Path]:
+    """The runs whose evaluations have played no episodes: they learned from data, without an environment."""
+    rows = {run: read_rows(run) for run in runs}
+    return [run for run in runs if rows[run] and not any(len(_curve(rows[run], stage)[0]) for stage in PREFIXES)]
 
 
 def group_runs(runs: Sequence[Path]) -> list[Group]:
@@ -83,7 +90,8 @@ def _name(run: Path, own: dict[str, Any], first: dict[str, Any]) -> str:
     name = f"{own.get('algo')} on {own.get('env')}"
     other = [f"{n} {own[n]}" for n in own if n not in ("algo", "env") and n in first and own[n] != first[n]]
     same = (own.get("algo"), own.get("env")) == (first.get("algo"), first.get("env"))
-    return f"{name}, {', '.join(other[:3])}" if same and other else name
+    differs = ", ".join(other[:3])
+    return f"{name}, {differs}" if same and 0 < len(differs) <= LEGEND else name
 
 
 def draw_curves(paths: Sequence[str], out: str | Path) -> Path:
@@ -92,7 +100,7 @@ def draw_curves(paths: Sequence[str], out: str | Path) -> Path:
     Both stages are drawn, the second dashed, and the moment of the hand-over is marked.
 
     Raises:
-        UsageError: no run, no epoch, another format than png, pdf or svg, or the file cannot be written.
+        UsageError: no run, no epoch, no return, another format than png, pdf or svg, or the file cannot be written.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -100,7 +108,12 @@ def draw_curves(paths: Sequence[str], out: str | Path) -> Path:
     kind = Path(out).suffix.removeprefix(".").lower()
     if kind not in FORMATS:
         raise UsageError(f"--out {out}: the file's ending must be one of {', '.join(FORMATS)}")
-    groups = group_runs(find_runs(paths))
+    runs = find_runs(paths)
+    if set(runs) == set(without_return(runs)):
+        raise UsageError(
+            f"{runs[0]}: no evaluation has played episodes, so there is no return to draw: train with --env ID"
+        )
+    groups = group_runs(runs)
     figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()

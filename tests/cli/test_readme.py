@@ -18,7 +18,7 @@ QUICK = {
     "rollout": ["--episodes", "3"],
     "train": ["--max_epochs", "1", "--step_per_epoch", "20", "--episode_per_test", "2", "--test_episodes", "2"],
 }
-STAGE_2 = '{"algo": "PPO", "max_epochs": 1, "step_per_epoch": 128, "rollout_length": 64, "num_envs": 1}'
+STAGE_2 = '{"algo": "PPO", "max_epochs": 1, "step_per_epoch": 128, "rollout_length": 16}'
 
 
 def commands() -> list[list[str]]:

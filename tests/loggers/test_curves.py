@@ -11,12 +11,12 @@ from lit_rl.cli import main
 from lit_rl.loggers.curves import band, find_runs, group_runs
 
 
-def make_run(folder, seed, lr, returns, second=()):
+def make_run(folder, seed, lr, returns, second=(), metric="return"):
     """A run's folder with an evaluation every 100 env steps, five updates each."""
     folder.mkdir(parents=True)
     settings = {"algo": "DQN", "env": "CartPole-v1", "lr": lr, "seed": seed, "experiment_name": folder.name}
     (folder / "config.json").write_text(json.dumps(settings))
-    stages = [(1, "Eval/return", y) for y in returns] + [(2, "Step2Eval/return", y) for y in second]
+    stages = [(1, f"Eval/{metric}", y) for y in returns] + [(2, "Step2Eval/return", y) for y in second]
     with open(folder / "result.json", "w") as file:
         for i, (stage, name, y) in enumerate(stages):
             row = {"stage": stage, "epoch": i, "env_steps": 100 * (i + 1), "updates": 5 * (i + 1), name: y}
@@ -31,6 +31,13 @@ def test_runs_that_differ_by_their_seed_alone_are_one_line(tmp_path):
     first, second = group_runs(find_runs([str(tmp_path)]))
     assert (first.name, len(first.runs)) == ("DQN on CartPole-v1", 2)
     assert (second.name, len(second.runs)) == ("DQN on CartPole-v1, lr 0.0001", 1)
+
+
+def test_settings_too_long_for_a_legend_give_way_to_the_folder(tmp_path):
+    for name, lr in (("offline", 1e-3), ("refined", [[step, 1e-3] for step in range(20)])):
+        make_run(tmp_path / name, 0, lr, [1.0])
+    names = [group.name for group in group_runs(find_runs([str(tmp_path)]))]
+    assert names == ["DQN on CartPole-v1 (offline)", "DQN on CartPole-v1 (refined)"]
 
 
 def test_a_band_reaches_from_the_worst_seed_to_the_best():
@@ -51,6 +58,15 @@ def test_plot_writes_a_picture_of_both_stages(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_run_without_returns_is_named_and_the_others_are_drawn(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "offline", 0, 1e-3, [0.9], metric="f1")
+    make_run(tmp_path / "refined", 0, 1e-3, [1.0])
+    assert main(["plot", "offline", "refined"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "curves.png\n" and said.err.startswith("offline is not in it: ")
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -59,6 +75,7 @@ def test_plot_writes_a_picture_of_both_stages(tmp_path, monkeypatch, capsys):
         ([], "lit-rl plot takes RUN [RUN ...], and was given nothing"),
         (["run", "--out", "x.bmp"], "the file's ending must be one of png, pdf, svg"),
         (["empty"], "no epoch was finished yet"),
+        (["offline"], "offline: no evaluation has played episodes, so there is no return to draw: train with --env ID"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(argv, message, tmp_path, monkeypatch, capsys):
@@ -69,6 +86,8 @@ def test_what_cannot_be_drawn_is_one_line(argv, message, tmp_path, monkeypatch, 
         make_run(work / "run", 0, 1e-3, [1.0])
     elif argv == ["empty"]:
         make_run(work / "empty", 0, 1e-3, [])
+    elif argv == ["offline"]:
+        make_run(work / "offline", 0, 1e-3, [0.9], metric="f1")
     assert main(["plot", *argv]) == 2
     assert message in capsys.readouterr().err
     assert not list(work.glob("*.png"))
