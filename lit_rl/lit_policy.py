@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import traceback
 import warnings
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -128,7 +127,8 @@ class LitPolicy(pl.LightningModule):
         self.reported: dict[str, float] = {}  # the newest value of every metric
         # from outside, at any time; ranks agree on them at the end of an iteration
         self.stop_wanted = self.quit_wanted = False  # end the fit; end the run, as SIGTERM asks for
-        self._metrics: list[dict[str, Tensor]] = []
+        self._newest: list[dict[str, Tensor]] = []  # of each update of this iteration
+        self._metrics: dict[str, list[Tensor]] = {}  # of the iterations of this epoch, (updates,) each
         self._finished: list[Episode] = []
         self._window: list[Episode] = []  # the newest training episodes of earlier epochs
         self._rng: dict[str, Any] | None = None  # of a checkpoint, until training begins
@@ -168,7 +168,7 @@ class LitPolicy(pl.LightningModule):
     @property
     def newest_metrics(self) -> dict[str, float]:
         """What the newest update of this epoch has logged."""
-        return {name: float(x) for name, x in self._metrics[-1].items()} if self._metrics else {}
+        return {name: float(values[-1][-1]) for name, values in self._metrics.items()}
 
     @property
     def plan(self) -> Plan:
@@ -289,7 +289,7 @@ class LitPolicy(pl.LightningModule):
     def _count(self, updated: Updated) -> None:
         """One more update, in our count and in Lightning's ``global_step``, which counts optimizer steps."""
         self.updates += 1
-        self._metrics.append(updated.metrics)
+        self._newest.append(updated.metrics)
         if self._averaging is not None and self.average_weights is not None:
             self._averaging.move(1 - self.average_weights)
         progress = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
@@ -300,6 +300,7 @@ class LitPolicy(pl.LightningModule):
         assert self.optimize is not None and self.native is not None
         self.native.poll(self._seconds_left())
         self._finished += self._data.take_episodes()
+        self._join_metrics()
         for name, group in self.optimize.groups.items():
             if not torch.isfinite(group.flat.detach().sum()):
                 raise NumericsError(f"the weights of the {name} group are NaN or infinite after update {self.updates}")
@@ -308,6 +309,13 @@ class LitPolicy(pl.LightningModule):
             self.trainer._signal_connector.received_sigterm = True
         if self._limit_reached() or stop:
             end_fit(self.trainer)
+
+    def _join_metrics(self) -> None:
+        """Put those of the iteration together: thousands of small tensors would keep the heap from closing around them."""
+        for name in dict.fromkeys(name for metrics in self._newest for name in metrics):
+            values = torch.stack([metrics[name] for metrics in self._newest if name in metrics])
+            self._metrics.setdefault(name, []).append(values)
+        self._newest = []
 
     def _seconds_left(self) -> float:
         """Of this fit, at the pace of its updates so far."""
@@ -337,7 +345,7 @@ class LitPolicy(pl.LightningModule):
         return any(limit is not None and count >= limit for count, limit in limits)
 
     def on_train_epoch_end(self) -> None:
-        means = _means(self._metrics)
+        means = {name: float(torch.cat(values).double().mean()) for name, values in self._metrics.items()}
         ranks = self.trainer.world_size  # each made the same number of updates
         custom = self._custom_metrics([e.custom for e in self._finished if e.custom])
         window = -(-self._data.return_window // ranks)
@@ -345,7 +353,7 @@ class LitPolicy(pl.LightningModule):
         finished = len(self._finished)
         episodes = [len(counted), sum(e.return_ for e in counted), sum(e.length for e in counted), finished]
         self._window = counted[-window:] if window > 1 else []
-        self._metrics, self._finished = [], []
+        self._metrics, self._finished = {}, []
         sums = self._sum_over_ranks([*means.values(), *episodes])
         returns_ = [e.return_ for e in counted]
         low, high = (self._over_ranks([extreme(returns_, default=none)], name)[0] for extreme, none, name in EXTREMES)
@@ -458,7 +466,7 @@ class LitPolicy(pl.LightningModule):
             "updates": self.updates,
             "env_steps": data.env_steps,
             "first_env_step": data.env_steps if self.first_env_step is None else self.first_env_step,
-            "metrics": _stacked(self._metrics),  # of the epoch so far: empty at its end
+            "metrics": {name: torch.cat(values) for name, values in self._metrics.items()},  # empty at an epoch's end
             "finished": [tuple(episode) for episode in self._finished],
             "paths": {} if self.native is None else self.native.state(),
             "window": [tuple(episode) for episode in self._window],
@@ -474,7 +482,7 @@ class LitPolicy(pl.LightningModule):
         if fitting and "progress" in checkpoint:
             progress = checkpoint["progress"]
             self.updates, self.first_env_step = progress["updates"], progress["first_env_step"]
-            self._metrics = [{name: x} for name, values in progress["metrics"].items() for x in values]
+            self._metrics = {name: [values] for name, values in progress["metrics"].items()}
             self._finished, self._window = (
                 [Episode(*episode) for episode in progress[name]] for name in ("finished", "window")
             )
@@ -597,14 +605,3 @@ def _unlike(first: Policy, second: Policy, part: str) -> str | None:
         if one != other and isinstance(modules[0], nn.Module):
             return f"{part} has {one.strip()} in the first and {other.strip()} in the second"
     return None
-
-
-def _stacked(records: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The values of each metric over the updates that reported it."""
-    names = dict.fromkeys(name for record in records for name in record)
-    return {name: torch.stack([r[name] for r in records if name in r]) for name in names}
-
-
-def _means(records: Sequence[dict[str, Tensor]]) -> dict[str, float]:
-    """The mean of each metric over the updates that reported it."""
-    return {name: float(values.double().mean()) for name, values in _stacked(records).items()}
