@@ -136,7 +136,9 @@ class ReplayBuffer:
 
     def _candidates(self, n: int, generator: torch.Generator) -> Tensor:
         drawn = torch.randint(self.num_envs * self.filled, (n,), generator=generator)
-        return drawn if self.filled == self.rows else drawn // self.filled * self.rows + drawn % self.filled
+        if self.num_envs == 1 or self.filled == self.rows:  # the same rows, without the arithmetic
+            return drawn
+        return drawn // self.filled * self.rows + drawn % self.filled
 
     def gather(self, rows: Tensor, n_step: int, gamma: float) -> Transitions:
         """The transitions that begin at rows (B,), over up to ``n_step`` steps of their own episode."""
