@@ -122,7 +122,7 @@ def main() -> None:
         train(
             tuned=False,
             limit_val_batches=0,
-            test_episodes=1,
+            limit_test_batches=0,
             max_epochs=1_000_000,
             env=workload.env,
             num_envs=workload.num_envs,
