@@ -37,7 +37,7 @@ class RolloutSource:
         self.minibatches = max(1, sequences // max(1, (plan.batch_size or self.rows) // plan.sequence))
         self.reward_scale = RewardScale(plan.gamma, collector.num_envs) if plan.normalize_reward else None
         self.whole = WholeEpisodes() if plan.complete_episodes else None
-        self._evaluates = Made(Policy.host_evaluate)
+        self._evaluates = Made(lambda policy: policy.host_evaluate())
 
     def experience(self, policy: Policy) -> RolloutExperience:
         return RolloutExperience(self, policy)

@@ -18,9 +18,12 @@ from recorded_env import (
 )
 from torch import nn
 
+from lit_rl.data.collector import Collector
 from lit_rl.data.plans import ReplayPlan, RolloutPlan
-from lit_rl.data.rollout import RewardScale, RolloutSource
+from lit_rl.data.rollout import RewardScale, RolloutSource, evaluate_rollout
 from lit_rl.data.transitions import RolloutBatch, Steps
+from lit_rl.envs.vector import make_vector_env, probe
+from lit_rl.policies.actor_critic import ActorCritic
 from lit_rl.policies.base import Evaluated
 
 GAMMA, LAMBDA = 0.5, 0.5
@@ -252,6 +255,25 @@ def test_advantages_are_of_the_scaled_rewards_and_episodes_of_the_raw_ones():
     np.testing.assert_allclose(rollout.return_.numpy(), expected, rtol=1e-4)
     episode = source.collector.take_episodes()[0]
     assert episode.return_ in (sum(reward_of(lane, 0, t, t % 3) for t in range(length_of(lane, 0))) for lane in (0, 1))
+
+
+def test_plain_networks_are_evaluated_in_numpy_and_say_what_torch_says():
+    spaces = probe("CartPole-v1", {})
+    policy = ActorCritic(spaces, [8], "tanh")
+    envs = make_vector_env("CartPole-v1", {"max_episode_steps": 5}, 3, "sync", autoreset="same_step")
+    collector = Collector(envs, spaces, lambda _: [1, 2, 3], torch.Generator().manual_seed(0), 3)
+    source = RolloutSource(dataclasses.replace(PLAN, rollout_length=8), collector, 0, 1)
+    blocks, collect = [], collector.collect
+    collector.collect = lambda *args, **kwargs: blocks.append(collect(*args, **kwargs)) or blocks[-1]
+    with torch.no_grad():
+        expected_of, policy.evaluate = policy.evaluate, None  # torch's way is not taken
+        rollout = source.collect(policy)
+        policy.evaluate = expected_of
+        (steps,) = blocks
+        assert steps.truncated.any()
+        for found, expected in zip(rollout[:-1], evaluate_rollout(steps, policy, GAMMA, LAMBDA)[:-1], strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    envs.close()
 
 
 def test_a_rollout_stands_on_the_policys_device_in_float32():
