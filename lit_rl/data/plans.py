@@ -13,6 +13,8 @@ from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import Schedule
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from lit_rl.data.collector import Collector
     from lit_rl.data.experience import Source
     from lit_rl.data.offline.data_set import TrainingData
@@ -141,8 +143,22 @@ class ReplayPlan:
         return ReplaySource(self, collector, seed, world_size, recorded)
 
 
+class FromItsOwnActing:
+    """A plan of an algorithm that learns from what its own policy has just done, and from nothing else."""
+
+    def offline(self) -> OfflinePlan:
+        raise UsageError(
+            "--input: this algorithm learns from its own policy's experience alone; from data learn BC, MARWIL, and those "
+            "with a replay buffer, such as DQN and SAC"
+        )
+
+    def refining(self, first_updates: int, offline_fraction: float) -> Self:
+        _refuse_mixing(offline_fraction)
+        return self
+
+
 @dataclass(frozen=True)
-class RolloutPlan:
+class RolloutPlan(FromItsOwnActing):
     """Collect a rollout → advantages → epochs x minibatches, and again (PG, A2C, PPO).
 
     An iteration holds one rollout or several, one after the other. A rollout is shuffled once per epoch and split into
@@ -165,13 +181,6 @@ class RolloutPlan:
         sequence = fit_sequence(self.sequence, length)
         return dataclasses.replace(self, rollout_length=length, steps_per_iteration=iteration, sequence=sequence)
 
-    def offline(self) -> OfflinePlan:
-        raise learns_by_acting()
-
-    def refining(self, first_updates: int, offline_fraction: float) -> RolloutPlan:
-        _refuse_mixing(offline_fraction)
-        return self
-
     def make_source(
         self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
     ) -> Source:
@@ -182,7 +191,7 @@ class RolloutPlan:
 
 
 @dataclass(frozen=True)
-class PopulationPlan:
+class PopulationPlan(FromItsOwnActing):
     """Score ``members`` perturbed policies, each on its share of an iteration's env steps → one update (ES)."""
 
     steps_per_iteration: int
@@ -192,13 +201,6 @@ class PopulationPlan:
     def fit(self, step_per_epoch: int, vector_step: int, frame_stack: int = 1) -> PopulationPlan:
         members, iteration = fit_population(self.members, self.steps_per_iteration, step_per_epoch, vector_step)
         return dataclasses.replace(self, steps_per_iteration=iteration, members=members)
-
-    def offline(self) -> OfflinePlan:
-        raise learns_by_acting()
-
-    def refining(self, first_updates: int, offline_fraction: float) -> PopulationPlan:
-        _refuse_mixing(offline_fraction)
-        return self
 
     def make_source(
         self, collector: Collector | None, seed: int, world_size: int, data: TrainingData | None = None
@@ -247,14 +249,6 @@ def _refuse_mixing(offline_fraction: float) -> None:
         raise UsageError(
             f"--offline_fraction {offline_fraction}: stage 2 has no replay buffer to mix recorded transitions with: leave it out"
         )
-
-
-def learns_by_acting() -> UsageError:
-    """The error for an algorithm that cannot learn from what another policy did."""
-    return UsageError(
-        "--input: this algorithm learns from its own policy's experience alone; from data learn BC, MARWIL, and those "
-        "with a replay buffer, such as DQN and SAC"
-    )
 
 
 def fit_rollout(
