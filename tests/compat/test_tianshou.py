@@ -159,6 +159,17 @@ def test_the_writer_gets_scalars_over_env_steps_and_keeps_what_resume_from_log_g
     assert result["train_step"] == 120
 
 
+def test_a_resumed_fit_that_finds_nothing_better_ends_with_the_best_weights_from_before(tmp_path):
+    first, again, writer = make(), make(seed=7), Writer(tmp_path)
+    best = small(first, max_epoch=1, writer=writer)["best_result"]
+    found = small(
+        again, max_epoch=2, writer=writer, resume_from_log=True, reward_metric=lambda returns: returns - 100.0
+    )
+    assert again.updates > first.updates and found["best_result"] == best
+    for name, weight in first.policy.state_dict().items():
+        torch.testing.assert_close(again.policy.state_dict()[name], weight, rtol=0, atol=0)
+
+
 def test_reward_metric_says_what_a_test_is_worth():
     result = small(make(), max_epoch=1, reward_metric=lambda returns: np.minimum(returns, 1.0))
     assert result["best_result"] == (1.0, 0.0)
