@@ -1,6 +1,6 @@
 """Files of a run: written whole or not at all, and read without unpickling anything.
 
-A file is written beside its target as ``<name>.<pid>.tmp``, synced and renamed over it, so the target is always the old
+A file is written beside its target as ``<name>.lit_rl-<pid>.tmp``, synced and renamed over it, so the target is always the old
 file or the new one: after a kill, on a full disk, after a power cut. What a killed process leaves half-written is never
 read, and goes with the next write.
 """
@@ -204,7 +204,7 @@ def copy_atomic(source: str | Path, target: str | Path) -> None:
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
     """A new file that takes the place of ``path`` when the block ends well and is gone when it does not."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name}.lit_rl-{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(path.parent)
@@ -232,9 +232,9 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Delete what writers that were killed left half-written in ``folder``."""
-    for file in folder.glob("*.tmp"):
-        if (match := re.search(r"\.(\d+)\.tmp$", file.name)) and not _is_alive(int(match[1])):
+    """Delete what writers of ours that were killed left half-written in ``folder``."""
+    for file in folder.glob("*.lit_rl-*.tmp"):
+        if (match := re.search(r"\.lit_rl-(\d+)\.tmp$", file.name)) and not _is_alive(int(match[1])):
             with contextlib.suppress(OSError):
                 file.unlink()
 

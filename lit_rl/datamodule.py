@@ -59,6 +59,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         frame_stack: newest frames that a policy sees at once (4 with ``atari``, else 1).
         rules: where episodes end and what is paid, whatever the environment says; evaluations show raw rewards.
         eval_env_config: keyword arguments of the environments of evaluation and test, over ``env_config``.
+        eval_env: the environment of evaluation and test, where it is not ``env``; it shows and takes the same.
         return_window: training episodes that ``Train/return`` is the mean of, where an epoch finishes fewer.
         hooks: is told of every episode, step and batch of training.
         input: recorded episodes to learn from instead of acting: minibatches are drawn from them, and epochs and iterations
@@ -66,6 +67,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         validation_fraction: share of these episodes, in [0, 1), that is held out to score by.
         skip_bad_episodes: drop episodes that cannot be learned from instead of refusing all.
         window_mb: MiB of memory for the episodes that minibatches are drawn from.
+        mixed_in: recorded episodes that a share of each minibatch is drawn from, while it acts; as ``input``.
         output: record what is collected, as episodes: a new ``.jsonl`` or ``.jsonl.gz`` file, ``minari:<id>`` or
             ``minari-path:<folder>``.
 
@@ -89,6 +91,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         frame_stack: int | None = None,
         rules: Rules = NO_RULES,
         eval_env_config: dict[str, Any] | None = None,
+        eval_env: EnvName | None = None,
         return_window: int = 1,
         hooks: Hooks | None = None,
         input: Input | None = None,
@@ -111,6 +114,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         )
         EvalConfig(episode_per_test, num_test_envs, test_episodes)
         self.env, self.env_config = env, env_config or {}
+        self.eval_env = env if eval_env is None else eval_env
         self.num_envs, self.vector_env, self.step_per_epoch = num_envs, vector_env, step_per_epoch
         self.episode_per_test, self.num_test_envs, self.test_episodes = episode_per_test, num_test_envs, test_episodes
         self.seed, self.exact_resume = seed, exact_resume
@@ -144,11 +148,14 @@ class ExperienceDataModule(pl.LightningDataModule):
             if (again := probe(env, self.env_config, self._preprocessing(False))) != found:
                 both = f"{found.action} and {again.action}, {found.observation} and {again.observation}"
                 raise UsageError(f"{name_of(env)} makes envs with different spaces: {both}")
-        if (
-            self.eval_env_config
-            and probe(env, self.env_config | self.eval_env_config, self._preprocessing(False)) != found
-        ):
-            raise UsageError(f"--eval_env_config makes {name_of(env)} show or take something else than in training")
+        if self.eval_env_config or eval_env is not None:
+            played = eval_env or env
+            if probe(played, self.env_config | self.eval_env_config, self._preprocessing(False)) != found:
+                if eval_env is None:
+                    raise UsageError(
+                        f"--eval_env_config makes {name_of(env)} show or take something else than in training"
+                    )
+                raise UsageError(f"evaluations in {name_of(played)} show or take something else than {name_of(env)}")
         self.save_hyperparameters({"lit_rl": saved_env(env, self.env_config, atari, rules)}, logger=False)
         if input is not None:
             self.data_set(input)
@@ -290,9 +297,10 @@ class ExperienceDataModule(pl.LightningDataModule):
         return collector
 
     def _make_envs(self, count: int, how: VectorEnvKind, training: bool, first_index: int = 0) -> gym.vector.VectorEnv:
-        assert self.env is not None
+        env = self.env if training else self.eval_env
+        assert env is not None
         return make_vector_env(
-            self.env,
+            env,
             self.env_config if training else self.env_config | self.eval_env_config,
             count,
             how,
@@ -370,16 +378,15 @@ class ExperienceDataModule(pl.LightningDataModule):
         Raises:
             UsageError: it cannot be rendered here, or the package that writes films is missing.
         """
-        if self.env is None:
+        if self.eval_env is None:
             raise UsageError("--videos needs episodes that are played: add --env ID")
-        check_rendering(self.env, self.env_config | self.eval_env_config, "rgb_array", "--videos")
+        check_rendering(self.eval_env, self.env_config | self.eval_env_config, "rgb_array", "--videos")
 
     def film(self, policy: Policy, folder: Path, prefix: str, episodes: int) -> None:
         """Play the first episodes of an evaluation again and write ``<prefix>-episode-<n>.mp4`` of each into ``folder``."""
-        assert self.env is not None
+        assert self.eval_env is not None
         config = self.env_config | self.eval_env_config | {"render_mode": "rgb_array"}
-        assert self.env is not None
-        made = make_env(self.env, config, atari=self._preprocessing(False), rules=self._rules(False))
+        made = make_env(self.eval_env, config, atari=self._preprocessing(False), rules=self._rules(False))
         seeds = [(i, env_seed(self.seed, "eval", i)) for i in range(min(episodes, self.episode_per_test))]
         envs = filmed(made, folder, prefix, len(seeds))
         try:
@@ -417,7 +424,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         self.source.load_state_dict(state)
         rank = 0 if self.trainer is None else self.trainer.global_rank
         if rank > 0:
-            generators = [self.source.generator, *([] if self._collector is None else [self._collector.generator])]
+            generators = [*self.source.generators, *([] if self._collector is None else [self._collector.generator])]
             for i, generator in enumerate(generators):
                 generator.manual_seed(env_seed(self.seed, "train", 3, rank, self.source.env_steps, i))
 

@@ -31,12 +31,12 @@ from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import OWN, AlgorithmError, NumericsError, UsageError
 from lit_rl.functional.schedules import Schedule, check_schedule_range
 from lit_rl.functional.tree import tree_map
+from lit_rl.loggers.curve import PREFIXES
 from lit_rl.networks.target import Follower
 from lit_rl.optimize import Compile, GradientStep, NativeGradient, Pace, Refining
 from lit_rl.policies.base import Policy
 
 EXTREMES = ((min, math.inf, "min"), (max, -math.inf, "max"))
-PREFIXES = {1: "Eval", 2: "Step2Eval"}
 CRITIC_WARMUP = 200  # updates that a critic learns alone for where it has to start anew
 
 
@@ -283,7 +283,7 @@ class LitPolicy(pl.LightningModule):
         assert self.optimize is not None
         if self._refining is None:
             return self.optimize
-        made = progress.env_steps - (self.first_env_step or 0)
+        made = progress.env_steps - (0 if self.offline else self.first_env_step or 0)
         return self._refining.at(minibatch.obs, self.updates, progress.env_steps, made)
 
     def _count(self, updated: Updated) -> None:
@@ -484,7 +484,8 @@ class LitPolicy(pl.LightningModule):
             self.updates, self.first_env_step = progress["updates"], progress["first_env_step"]
             self._metrics = {name: [values] for name, values in progress["metrics"].items()}
             self._finished, self._window = (
-                [Episode(*episode) for episode in progress[name]] for name in ("finished", "window")
+                [Episode(*episode) for episode in progress[name] if self.trainer.is_global_zero]  # whose they are
+                for name in ("finished", "window")
             )
             self._rng, self._paths, self._first = checkpoint["rng"], progress["paths"], checkpoint["first"]
             self._data.load_experience_state(checkpoint["experience"])

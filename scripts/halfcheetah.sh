@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# HalfCheetah-v5: the commands behind docs/results.md, which ran each with the seeds 0, 1, 2, 3, 4.
+# HalfCheetah-v5: the commands of docs/results.md, which wants each with the seeds 0, 1, 2, 3, 4.
 # needs the extra mujoco: pip install -e '.[mujoco]'
 set -e
 python train.py --algo SAC --env HalfCheetah-v5 --max_epochs 10 --seed 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# LunarLander-v3: the commands behind docs/results.md, which ran each with the seeds 0, 1, 2, 3, 4.
+# LunarLander-v3: the commands of docs/results.md, which wants each with the seeds 0, 1, 2, 3, 4.
 # needs the extra box2d: pip install -e '.[box2d]'
 set -e
 python train.py --algo PPO --env LunarLander-v3 --seed 0

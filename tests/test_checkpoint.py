@@ -111,14 +111,14 @@ def test_interrupted_writer_leaves_nothing(tmp_path: Path) -> None:
 def test_leftover_of_a_killed_writer_is_never_read_and_goes_with_the_next_write(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    leftover, alive = tmp_path / f"last.ckpt.{child.pid}.tmp", tmp_path / f"best.ckpt.{os.getppid()}.tmp"
-    other = tmp_path / "notes.tmp"
-    for file in (leftover, alive, other):
+    leftover, alive = tmp_path / f"last.ckpt.lit_rl-{child.pid}.tmp", tmp_path / f"best.ckpt.lit_rl-{os.getppid()}.tmp"
+    other, foreign = tmp_path / "notes.tmp", tmp_path / f"thesis.tex.{child.pid}.tmp"
+    for file in (leftover, alive, other, foreign):
         file.write_bytes(b"PK\x03\x04 half")
     with pytest.raises(UsageError, match="has no best.ckpt; it holds no checkpoint at all"):
         load(tmp_path)
     save(tmp_path / "epoch=3.ckpt")
-    assert names(tmp_path) == sorted(["epoch=3.ckpt", alive.name, other.name])
+    assert names(tmp_path) == sorted(["epoch=3.ckpt", alive.name, other.name, foreign.name])
 
 
 def test_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:

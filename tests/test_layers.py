@@ -25,7 +25,6 @@ LAYERS = (
     ("checkpoint",),
     ("optimize",),
     ("algorithms",),
-    ("distributed",),
     ("data",),
     ("policies",),
     ("networks",),

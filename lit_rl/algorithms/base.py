@@ -112,6 +112,19 @@ class AlgorithmConfig:
             check_schedule_range(name, getattr(self, name), low, high)
 
 
+def learn_only(policy: Policy, *parts: nn.Module) -> None:
+    """Freeze all of a policy but these parts of it; what its maker has frozen in them stays so."""
+    learn = {id(p) for part in parts for p in part.parameters()}
+    for p in policy.parameters():
+        if id(p) not in learn:
+            p.requires_grad_(False)
+
+
+def learning(*modules: nn.Module) -> list[nn.Parameter]:
+    """The parameters of these modules that are not frozen, each once."""
+    return [p for p in nn.ModuleList(modules).parameters() if p.requires_grad]
+
+
 class Algorithm(nn.Module):
     """Owns a policy, what learning it needs (targets, critics), and the maths of its update.
 

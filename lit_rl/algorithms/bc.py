@@ -15,7 +15,7 @@ import torch
 from gymnasium import spaces as gs
 from torch import Tensor, nn
 
-from lit_rl.algorithms.base import Algorithm, Loss, Optimize, Progress, Updated
+from lit_rl.algorithms.base import Algorithm, Loss, Optimize, Progress, Updated, learn_only, learning
 from lit_rl.algorithms.offline import OfflineConfig
 from lit_rl.data.plans import OfflinePlan
 from lit_rl.data.transitions import Transitions
@@ -44,8 +44,7 @@ class BC(Algorithm):
         if config.loss == "mse" and not isinstance(spaces.action, gs.Box):
             raise UsageError(f"--loss mse needs a Box action space, not {describe(spaces.action)}; use log_prob")
         policy = config.policy(spaces)
-        policy.requires_grad_(False)
-        policy.actor.requires_grad_(True)
+        learn_only(policy, policy.actor)
         distribution = getattr(policy.actor, "distribution", None)
         if config.loss == "mse" and isinstance(distribution, Gaussian):
             distribution.log_std.requires_grad_(False)  # the greedy action does not depend on it
@@ -56,7 +55,7 @@ class BC(Algorithm):
         return self.config.plan(n_step=1)
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
-        return {"policy": [p for p in self.policy.actor.parameters() if p.requires_grad]}
+        return {"policy": learning(self.policy.actor)}
 
     def update(self, batch: Transitions, optimize: Optimize, progress: Progress) -> Updated:
         self.policy.observe(batch.obs)

@@ -18,9 +18,12 @@ def borrowed_policy(spaces: Spaces, policy_of: Mapping[str, Any]) -> Policy:
     """A new policy as that algorithm makes it, by ``{"algo": "SAC", "hidden_sizes": [64], ...}``.
 
     Raises:
-        UsageError: see :func:`borrowed_algorithm`.
+        UsageError: see :func:`borrowed_algorithm`; or noisy networks.
     """
-    return borrowed_algorithm(spaces, policy_of).policy
+    policy = borrowed_algorithm(spaces, policy_of).policy
+    if getattr(policy.actor, "noise_size", 0):
+        raise UsageError(f"{SHOWN}: noisy weights learn only where they are explored with: no noisy")
+    return policy
 
 
 def borrowed_algorithm(spaces: Spaces, policy_of: Mapping[str, Any], **own: Any) -> Algorithm:

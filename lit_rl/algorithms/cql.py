@@ -27,9 +27,11 @@ from lit_rl.data.plans import ReplayPlan
 from lit_rl.data.transitions import Transitions
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
+from lit_rl.functional.distributions import mask_logits
 from lit_rl.functional.losses import conservative
 from lit_rl.functional.schedules import Schedule, check_schedule_range, value_at
 from lit_rl.functional.tree import tree_map
+from lit_rl.policies.base import action_mask
 from lit_rl.policies.bounds import uniform
 from lit_rl.policies.epsilon_greedy import EpsilonGreedy
 from lit_rl.policies.squashed_gaussian import SquashedGaussian
@@ -141,7 +143,8 @@ class CQL(Algorithm):
         assert isinstance(self.policy, EpsilonGreedy)
         q_BA = self.policy.actor(batch.obs, batch.noise[:1])
         taken_B = q_BA.gather(1, batch.action[:, None]).squeeze(1)
-        return conservative(self.calibrate(q_BA, batch.return_[:, None]), torch.zeros_like(q_BA), taken_B, 1).mean()
+        lifted_BA = mask_logits(self.calibrate(q_BA, batch.return_[:, None]), action_mask(batch.obs))
+        return conservative(lifted_BA, torch.zeros_like(q_BA), taken_B, 1).mean()
 
     def gap_box(self, batch: Transitions) -> Tensor:
         """The mean conservative term of every critic, estimated from S random actions, S of pi(s) and S of pi(s')."""

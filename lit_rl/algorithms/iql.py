@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from lit_rl.algorithms import make_algorithm
-from lit_rl.algorithms.base import IN_STAGE_2, Algorithm, Loss, Optimize, Progress, Updated
+from lit_rl.algorithms.base import IN_STAGE_2, Algorithm, Loss, Optimize, Progress, Updated, learn_only, learning
 from lit_rl.algorithms.borrowed import borrowed_policy
 from lit_rl.algorithms.replay import ReplayConfig
 from lit_rl.data.config import at_least
@@ -85,9 +85,7 @@ class IQL(Algorithm):
                 f"IQL learns action values, and --policy_of {config.policy_of} has no critic for them: "
                 "use SAC, TD3 or DDPG"
             )
-        policy.requires_grad_(False)
-        policy.actor.requires_grad_(True)
-        policy.critic.requires_grad_(True)
+        learn_only(policy, policy.actor, policy.critic)
         super().__init__(spaces, config, policy)
         torso = Torso(spaces.observation, config.hidden_sizes, config.activation, config.encoder)
         self.value = nn.Sequential(torso, ValueHead(torso.features))
@@ -106,9 +104,9 @@ class IQL(Algorithm):
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         return {
-            "value": list(self.value.parameters()),
-            "critic": list(self.critic.parameters()),
-            "actor": list(self.policy.actor.parameters()),
+            "value": learning(self.value),
+            "critic": learning(self.critic),
+            "actor": learning(self.policy.actor),
         }
 
     def start_from_policy(self) -> None:

@@ -4,7 +4,8 @@ Imitates recorded actions the more, the better they turned out: by exp(beta A / 
 value of the state, and c^2 a moving average of A^2. With beta 0 it is behaviour cloning.
 Differences from the paper: c^2 starts at the first minibatch's mean (RLlib's starts at 100 and hardly moves); weights are cut
 at ``max_weight``; the value has its own step instead of a share of one loss; a return that a time limit has cut off
-bootstraps from the value; a Gaussian policy's spread has a floor.
+bootstraps from the value; a Gaussian policy's spread has a floor; a torso that actor and critic share learns from imitation
+alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from lit_rl.algorithms.base import Algorithm, Loss, Optimize, Progress, Updated
+from lit_rl.algorithms.base import Algorithm, Loss, Optimize, Progress, Updated, learn_only, learning
 from lit_rl.algorithms.offline import OfflineConfig
 from lit_rl.data.config import at_least
 from lit_rl.data.plans import OfflinePlan
@@ -62,14 +63,12 @@ class MARWIL(Algorithm):
 
     def __init__(self, spaces: Spaces, config: MARWILConfig) -> None:
         policy = config.policy(spaces, critic=True, share_torso=config.share_torso)
-        policy.requires_grad_(False)
-        policy.actor.requires_grad_(True)
-        super().__init__(spaces, config, policy)
         # an actor-critic's own critic, so that an algorithm that goes on with the policy has it
+        own = policy.critic if isinstance(policy, ActorCritic) else None
+        learn_only(policy, policy.actor, *([] if own is None else [own]))
+        super().__init__(spaces, config, policy)
         self.critic: nn.Module | None = None
-        if isinstance(policy, ActorCritic) and policy.critic is not None:
-            policy.critic.requires_grad_(True)
-        else:
+        if own is None:
             torso = Torso(spaces.observation, config.hidden_sizes, config.activation, config.encoder)
             self.critic = nn.Sequential(torso, ValueHead(torso.features))
         self.register_buffer("square", torch.zeros(()))  # c^2; 0 before the first minibatch
@@ -81,7 +80,7 @@ class MARWIL(Algorithm):
     def groups(self) -> dict[str, list[nn.Parameter]]:
         critic = self.policy.critic if self.critic is None else self.critic
         assert critic is not None
-        return {"value": list(critic.parameters()), "policy": list(self.policy.actor.parameters())}
+        return {"value": learning(critic), "policy": learning(self.policy.actor)}
 
     def update(self, batch: Transitions, optimize: Optimize, progress: Progress) -> Updated:
         self.policy.observe(batch.obs)

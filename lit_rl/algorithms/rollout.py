@@ -38,7 +38,8 @@ class RolloutConfig(AlgorithmConfig):
     rollout_length: int = 256
     """Env steps of each env in a rollout; an iteration holds as many rollouts as fit, one at least."""
     complete_episodes: bool = False
-    """Learn from an episode when it has ended: what a rollout cuts off waits for the next one."""
+    """Learn from an episode when it has ended: what a rollout cuts off waits for the next one. Rollouts must be long enough
+    for one env to end an episode in each."""
     gae_lambda: float = 1.0
     """Lambda of generalised advantage estimates, in [0, 1]: 1 takes all rewards to come, 0 the next one and the critic."""
     vf_coeff: float = 0.5

@@ -107,8 +107,10 @@ def read_config(text: str, flag: str = "--config") -> tuple[dict[Any, Any], str,
     try:
         if not inline and Path(text).is_char_device():
             raise OSError(0, "it is a device, not a file")
-        found = load_yaml(text if inline else Path(text).read_text("utf-8"))
-        lines = {} if inline else {".".join(path): line for path, line in _lines(Path(text).read_text("utf-8")).items()}
+        content = text if inline else Path(text).read_text("utf-8")
+        found = load_yaml(content)
+        stands = _lines(content)
+        lines = {} if inline else {".".join(path): line for path, line in stands.items()}
     except OSError as error:
         raise UsageError(f"{flag} {text} cannot be read: {error.strerror}") from None
     except RecursionError:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 from lit_rl.cli.arguments import Request, load_yaml, read_config
 from lit_rl.errors import UsageError
 
@@ -51,10 +53,14 @@ def _of_file(file: str, flags: Request) -> list[Request]:
             )
         config = values.get("config") or {}
         if not isinstance(config, dict):
-            raise UsageError(f"-f {file}, line {lines[f'{name}.config']}: config must be {{setting: value, ...}}")
+            raise UsageError(
+                f"-f {file}, line {lines.get(f'{name}.config', 1)}: config must be {{setting: value, ...}}"
+            )
         request = Request({"experiment_name": str(name)}, {"experiment_name": where}, set(flags.actions))
         for prefix, part in ((f"{name}.", values), (f"{name}.config.", config)):
-            here = {key.replace("-", "_"): value for key, value in part.items() if key != "config" or part is config}
+            here = {
+                str(key).replace("-", "_"): value for key, value in part.items() if key != "config" or part is config
+            }
             on = {str(key).replace("-", "_"): lines.get(f"{prefix}{key}", 0) for key in part}
             request.add(here, where, {key: line for key, line in on.items() if line})
         request.values |= flags.values
@@ -104,10 +110,12 @@ def _translated(request: Request) -> Request:
     two_steps = found.get("two_steps", False) not in (False, "false")
     for name, value in translate_run(run, two_steps).items():
         if name == "callbacks" and found.get(name) is not None:
-            given = _plain(found[name])
-            value = [*(given if isinstance(given, list) else [given]), *value]
+            value = [*_listed(_plain(found[name])), *value]
         elif name == "step2" and found.get(name) is not None:
-            value = value | _plain(found[name])
+            given = _plain(found[name])
+            if not isinstance(given, dict):
+                continue  # which is refused by its name
+            value = given | {"callbacks": [*_listed(given.get("callbacks")), *value["callbacks"]]}
         elif name in found and found[name] != value:
             raise UsageError(f"--{name} {found[name]} and --stop, --restore or --local_dir say different things of it")
         found[name] = value
@@ -115,5 +123,14 @@ def _translated(request: Request) -> Request:
 
 
 def _plain(value: Any) -> Any:
-    """What a text that was typed stands for."""
-    return load_yaml(value) if isinstance(value, str) else value
+    """What a text that was typed stands for; the text itself where it is no YAML."""
+    try:
+        return load_yaml(value) if isinstance(value, str) else value
+    except yaml.YAMLError:
+        return value
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    if callbacks is None:
+        return []
+    return callbacks if isinstance(callbacks, list) else [callbacks]

@@ -163,7 +163,8 @@ def _make_envs(
     from lit_rl.envs.video import filmed
 
     atari = _preprocessing(loaded)
-    rules = Rules(max_episode_steps=None if settings.env else (loaded.env or {}).get("max_episode_steps"))
+    saved = loaded.env or {}
+    rules = Rules(max_episode_steps=saved.get("max_episode_steps") if env == saved.get("env") else None)
     if settings.video_dir is None:
         config = {**env_config, "render_mode": "human"} if settings.render else env_config
         return make_vector_env(env, config, settings.num_envs, "sync", autoreset="disabled", atari=atari, rules=rules)

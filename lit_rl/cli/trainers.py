@@ -40,7 +40,6 @@ class Trainer:
             raise UsageError("a Trainer is one run: leave num_samples out")
         resolved = resolve(requests[0])
         self.session = Session(resolved.settings)
-        self._env_steps = 0
 
     @property
     def logdir(self) -> str:
@@ -58,9 +57,8 @@ class Trainer:
         Returns:
             What :func:`lit_rl.compat.rllib_results.result_of` says, under RLlib's keys.
         """
-        row = self.session.train()
-        before, self._env_steps = self._env_steps, row["env_steps"]
-        return result_of(row, before)
+        before = self.session.env_steps
+        return result_of(self.session.train(), before)
 
     def evaluate(self) -> dict[str, Any]:
         """Play the evaluation's episodes, which are always the same: RLlib's keys of an evaluation."""

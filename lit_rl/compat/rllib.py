@@ -108,7 +108,6 @@ COMMON = (
         "rollout_fragment_length",
         "rollout_length, or collect_per_step and update_per_step",
         "the later name of sample_batch_size",
-        becomes.fragment,
     ),
     Key(
         "train_batch_size",
@@ -139,8 +138,8 @@ COMMON = (
     ),
     Key(
         "input_evaluation",
-        "monitor",
-        "is: Eval/is_return, wis: Eval/wis_return; both are always logged where they are known",
+        "",
+        "is and wis are always logged where they are known, as Eval/is_return and Eval/wis_return",
         lambda value, *_: becomes.input_evaluation(value),
     ),
     refused("shuffle_buffer_size", "minibatches are drawn from all episodes in memory: give window_mb", 0),
@@ -195,7 +194,7 @@ ALGORITHMS = (
     Key(
         "target_network_update_freq",
         "target_update_every",
-        "theirs counts env steps, ours updates",
+        "theirs counts env steps, ours updates (one every 4 env steps, where nothing else is said); a whole copy: tau 1",
         becomes.target_every,
     ),
     renamed("prioritized_replay", "prioritized"),
@@ -303,6 +302,7 @@ RAY = (
 
 TABLE: dict[str, Key] = {key.name: key for key in (*COMMON, *MODEL, *ALGORITHMS, *RAY)}
 NAMES = tuple(dict.fromkeys(name.partition(".")[0] for name in TABLE))
+LATER_NAMES = {"rollout_fragment_length": "sample_batch_size"}
 
 
 def check_algorithm(name: Any) -> None:
@@ -371,13 +371,15 @@ def translate(
 
 
 def _flat(values: Mapping[str, Any], known: Collection[str]) -> Values:
-    """The settings with the keys of ``model`` by their dotted names."""
+    """The settings with the keys of ``model`` by their dotted names, and later names as the first ones."""
     flat: Values = {}
     for name, value in values.items():
         if name == "model" and "model" not in known:
             if not isinstance(value, dict):
                 raise UsageError(f"model {_shown(value)} is not allowed: give {{name: value, ...}}")
             flat |= {f"model.{inner}": one for inner, one in value.items()}
+        elif name in LATER_NAMES:
+            flat[LATER_NAMES[name]] = value
         else:
             flat[name] = value
     return flat

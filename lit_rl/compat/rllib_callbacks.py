@@ -56,6 +56,7 @@ class Callbacks(Hooks):
 
     def __init__(self, **functions: Callback | str) -> None:
         self._functions: dict[str, Callback] = {}
+        self._env_steps = 0  # at the last result
         for name, function in functions.items():
             found: Any = import_object(function, f"callbacks: {name}") if isinstance(function, str) else function
             if not callable(found):
@@ -96,7 +97,8 @@ class Callbacks(Hooks):
     def on_train_result(self, result: dict[str, Any]) -> None:
         if "on_train_result" not in self._functions:
             return
-        theirs = result_of(result)
+        theirs = result_of(result, self._env_steps)
+        self._env_steps = result["env_steps"]
         before = dict(theirs)
         self._call("on_train_result", trainer=None, result=theirs)
         result |= {name: value for name, value in theirs.items() if name not in before}

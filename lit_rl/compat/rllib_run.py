@@ -63,9 +63,13 @@ def translate_run(values: Mapping[str, Any], two_steps: bool = False) -> Values:
         if name not in STOP:
             raise UsageError(f"--stop: there is no {name} to stop at; there are {', '.join(STOP)}")
         try:
-            found[STOP[name]] = clock(value) if name == "time_total_s" else value
+            limit = clock(value) if name == "time_total_s" else value
         except UsageError as error:
             raise UsageError(f"--stop: {name} {error}") from None
+        if found.setdefault(STOP[name], limit) != limit:
+            raise UsageError(
+                f"--stop: {name} {value} and another value of the same limit contradict each other: give one"
+            )
     for theirs, ours in (("restore", "ckpt_path"), ("local_dir", "output_dir")):
         if values.get(theirs) is not None:
             found[ours] = values[theirs]
@@ -74,6 +78,8 @@ def translate_run(values: Mapping[str, Any], two_steps: bool = False) -> Values:
         low = 0 if name == "checkpoint_freq" else 1
         if isinstance(number, bool) or not isinstance(number, int) or number < low:
             raise UsageError(f"--{name} {number} is not allowed: give a whole number of at least {low}")
+    if values.get("checkpoint_at_end", False) not in (True, False):
+        raise UsageError(f"--checkpoint_at_end {values['checkpoint_at_end']} is not allowed: give true or false")
     if not every and ("keep_checkpoints_num" in values or "checkpoint_score_attr" in values):
         raise UsageError(
             "--keep_checkpoints_num and --checkpoint_score_attr are about those of --checkpoint_freq: give it"

@@ -63,8 +63,13 @@ def target_every(value: Any, given: Mapping[str, Any], known: Collection[str]) -
         if value in (0, 1):
             return {}
         raise UsageError("the targets move a little at every update: give tau, and 0 here")
-    per_step = float(given.get("update_per_step", 1 / (int(given.get("sample_batch_size", 4)) * envs_of(given))))
-    return {"target_update_every": max(1, round(times("target_network_update_freq", value) * per_step))}
+    found: Values = {"tau": 1.0}
+    if "update_per_step" in given:
+        per_step = float(given["update_per_step"])
+    else:
+        per_step = 1 / (int(given.get("sample_batch_size", 4)) * envs_of(given))
+        found["update_per_step"] = per_step
+    return found | {"target_update_every": max(1, round(times("target_network_update_freq", value) * per_step))}
 
 
 EPSILON = ("exploration_fraction", "exploration_initial_eps", "exploration_final_eps", "schedule_max_timesteps")

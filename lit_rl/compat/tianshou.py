@@ -105,6 +105,10 @@ def offpolicy_trainer(
     known = {field.name for field in dataclasses.fields(policy.algorithm.config)}
     if "collect_per_step" not in known:
         raise UsageError(f"offpolicy_trainer: {_algo(policy)} keeps no replay buffer: use onpolicy_trainer")
+    if not train_collector.exploration_noise:
+        raise UsageError(
+            "offpolicy_trainer: exploration_noise False is not allowed: learning from replay needs exploration"
+        )
     envs = train_collector.num_envs
     whole = math.lcm(collect, envs)
     epoch = -(-step_per_epoch // whole) * whole
@@ -221,6 +225,8 @@ def offline_trainer(
     Raises:
         UsageError: arguments that cannot be used.
     """
+    if "batch_size" not in {field.name for field in dataclasses.fields(policy.algorithm.config)}:
+        raise UsageError(f"offline_trainer: {_algo(policy)} learns by acting alone: use onpolicy_trainer")
     _set(policy, {"batch_size": batch_size, "steps_per_iteration": _iteration(update_per_epoch, 1)})
     data = _data(test_collector, test_collector, update_per_epoch, episode_per_test, seed, buffer)
     calls = Calls(None, test_fn, stop_fn, save_best_fn, save_checkpoint_fn, False, reward_metric)
@@ -276,6 +282,7 @@ def _data(
 ) -> ExperienceDataModule:
     return ExperienceDataModule(
         train.env,
+        eval_env=test.env,
         num_envs=train.num_envs,
         vector_env=train.vector_env,  # type: ignore[arg-type]
         step_per_epoch=epoch,

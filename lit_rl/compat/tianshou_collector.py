@@ -30,7 +30,10 @@ VectorReplayBuffer = ReplayBuffer
 
 
 class VectorEnv:
-    """Environments side by side, from functions that make one each; they are made when a trainer needs them."""
+    """Environments side by side, made when a trainer needs them: as many as there are functions, all by the first one.
+
+    They differ by their seeds alone.
+    """
 
     kind = "sync"
 
@@ -59,13 +62,13 @@ class Collector:
         policy: a LitPolicy.
         env: an environment id, a function that makes one, a Gymnasium env that ``gymnasium.make`` made, or a VectorEnv.
         buffer: a ReplayBuffer; without one, as large as the policy's ``buffer_size``.
-        exploration_noise: as Tianshou's; training always explores, tests only by what ``test_fn`` sets.
+        exploration_noise: True: training always explores; tests only by what ``test_fn`` sets.
     """
 
     def __init__(
         self, policy: LitPolicy, env: Any, buffer: ReplayBuffer | None = None, exploration_noise: bool = True
     ) -> None:
-        self.policy, self.buffer = policy, buffer
+        self.policy, self.buffer, self.exploration_noise = policy, buffer, exploration_noise
         self.first_steps = 0
         self.num_envs, self.vector_env = 1, "sync"
         self.env: Any = env
@@ -75,7 +78,7 @@ class Collector:
         elif isinstance(env, gym.Env):
             if env.spec is None:
                 raise UsageError("Collector: this env has no id; give a function that makes it")
-            self.env = env.spec.id
+            self.env = _maker(env.spec)
             env.close()
         elif not (callable(env) or isinstance(env, str)):
             raise UsageError(
@@ -86,3 +89,20 @@ class Collector:
         """Collect before the first update: the trainer does it, ``n_step`` env steps by the policy itself."""
         self.first_steps += n_step
         return {"n/st": n_step, "n/ep": 0}
+
+
+def _maker(spec: gym.envs.registration.EnvSpec) -> Any:
+    """An id, where ``gymnasium.make`` was given nothing else; else what makes the same once more."""
+    plain = gym.spec(spec.id)
+    if (spec.kwargs, spec.max_episode_steps, spec.additional_wrappers) == (
+        plain.kwargs,
+        plain.max_episode_steps,
+        plain.additional_wrappers,
+    ):
+        return spec.id
+
+    def make(**config: Any) -> gym.Env[Any, Any]:
+        return gym.make(spec, **config)
+
+    make.__qualname__ = spec.id
+    return make

@@ -194,7 +194,7 @@ def train(
         num_sanity_val_steps=0,
         devices=1,
     )
-    began = time.perf_counter()
+    began, before = time.perf_counter(), 0 if found is None else found[1]["progress"]["env_steps"]
     try:
         if found is None:
             lightning.validate(policy, datamodule=data, verbose=False)
@@ -212,7 +212,7 @@ def train(
         "train_episode": tests.trained_episodes,
         "train_time/collector": clock.seconds,
         "train_time/model": max(0.0, learned - clock.seconds),
-        "train_speed": steps / learned,
+        "train_speed": (steps - before) / learned,
         "test_step": tests.steps,
         "test_episode": tests.episodes,
         "test_time": tests.seconds,

@@ -151,7 +151,7 @@ class Collector:
             past, block.age[0] = frames.past(), frames.age
         actor = (self._random_actors if random else self._actors).of(policy)
         drawn = self._draw(policy, block.capacity)
-        noise = policy.scaled(drawn, env_steps, self.vector_step)
+        noise = policy.scaled(drawn[: block.capacity], env_steps, self.vector_step)
         initial = policy.initial_state(self.num_envs)
         state = self._state if _alike(self._state, initial) else initial  # another policy may remember otherwise
         states = _States(None if initial is None else keep_state)
@@ -164,14 +164,14 @@ class Collector:
         while made < wanted:
             states.before(t, state)
             action, state = actor.act(block.get_obs(t) if frames is None else frames.see(), noise[t], state)
-            next_obs, reward, terminated, truncated, info = self.envs.step(policy.env_action(action))
+            taken = policy.env_action(action)
+            next_obs, reward, terminated, truncated, info = self.envs.step(taken)
             block.set_action(t, action)
             block.set_obs(t + 1, next_obs)
             block.reward[t] = reward
             block.terminated[t] = terminated
             block.truncated[t] = truncated
             if self._hooked is not None:
-                taken = policy.env_action(action)
                 metrics = self._hooked.step(taken, next_obs, reward, terminated, truncated, info, self._resetting)
             made += self.num_envs
             self._return += reward

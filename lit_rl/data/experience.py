@@ -35,7 +35,6 @@ class Source(Protocol):
     """Makes experience by a plan: collects and keeps it, or reads it."""
 
     env_steps: int
-    generator: torch.Generator  # of what is sampled or shuffled
 
     def experience(self, policy: Policy) -> Experience:
         """The next iteration."""
@@ -43,6 +42,10 @@ class Source(Protocol):
     @property
     def kept(self) -> str:
         """What it has gathered that another source could go on with, in words; empty where there is nothing."""
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """Of what is sampled or shuffled."""
 
     def adopt(self, other: Source) -> bool:
         """Take over what another source has kept, where it fits; whether it did."""

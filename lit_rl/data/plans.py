@@ -130,6 +130,12 @@ class ReplayPlan:
         return OfflinePlan(self.steps_per_iteration, self.batch_size, self.gamma, self.n_step, self.noise)
 
     def refining(self, first_updates: int, offline_fraction: float) -> ReplayPlan:
+        mixed_in = round(offline_fraction * self.batch_size)
+        if offline_fraction and not 0 < mixed_in < self.batch_size:
+            raise UsageError(
+                f"--offline_fraction {offline_fraction} is {mixed_in} of a minibatch's {self.batch_size} transitions: some of "
+                "them must be recorded, and some not"
+            )
         return dataclasses.replace(self, first_updates=first_updates, offline_fraction=offline_fraction)
 
     def make_source(
@@ -139,7 +145,7 @@ class ReplayPlan:
         from lit_rl.data.replay import ReplaySource
 
         assert collector is not None
-        recorded = None if data is None else OfflineSource(self.offline(), data, seed)
+        recorded = None if data is None else OfflineSource(self.offline(), data, seed + 1)
         return ReplaySource(self, collector, seed, world_size, recorded)
 
 

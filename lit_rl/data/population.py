@@ -50,6 +50,11 @@ class PopulationSource:
         return Evaluations(direction.to(device), scores.to(device))
 
     @property
+    def generators(self) -> list[torch.Generator]:
+        """Of what is sampled or shuffled."""
+        return [self.generator]
+
+    @property
     def kept(self) -> str:
         """Nothing: members are made anew for every update."""
         return ""

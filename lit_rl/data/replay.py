@@ -33,8 +33,8 @@ class ReplaySource:
         self, plan: ReplayPlan, collector: Collector, seed: int, world_size: int, recorded: OfflineSource | None = None
     ) -> None:
         self.plan, self.collector, self.world_size = plan, collector, world_size
-        self.recorded = recorded if plan.offline_fraction else None
-        self._mixed_in = 0 if self.recorded is None else round(plan.offline_fraction * plan.batch_size)
+        self._mixed_in = 0 if recorded is None else round(plan.offline_fraction * plan.batch_size)
+        self.recorded = recorded if self._mixed_in else None
         self.env_steps = 0
         self.buffer = ReplayBuffer(plan.buffer_size // world_size, collector.num_envs, collector.stacking)
         self.priorities: Priorities | None = None
@@ -109,6 +109,11 @@ class ReplaySource:
         """The TD errors (B,) of the newest minibatch become its priorities."""
         if self.priorities is not None and td_error is not None:
             self.priorities.update(self._drawn, td_error[: len(self._drawn)])
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """Of what is sampled or shuffled."""
+        return [self.generator, *([] if self.recorded is None else self.recorded.generators)]
 
     @property
     def kept(self) -> str:

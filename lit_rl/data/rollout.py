@@ -34,7 +34,8 @@ class RolloutSource:
         self.rows = plan.rollout_length * collector.num_envs  # of one rollout, on this rank
         # minibatches of an epoch: of whole sequences, which are single transitions where the policy remembers nothing
         sequences = -(-plan.rollout_length // plan.sequence) * collector.num_envs
-        self.minibatches = max(1, sequences // max(1, (plan.batch_size or self.rows) // plan.sequence))
+        size = sequences if plan.batch_size is None else max(1, plan.batch_size // plan.sequence)
+        self.minibatches = max(1, sequences // size)
         self.reward_scale = RewardScale(plan.gamma, collector.num_envs) if plan.normalize_reward else None
         self.whole = WholeEpisodes() if plan.complete_episodes else None
         self._evaluates = Made(lambda policy: policy.host_evaluate())
@@ -61,8 +62,8 @@ class RolloutSource:
         """The minibatches of all epochs: as many as the plan says, whatever number of transitions came in."""
         no = torch.tensor(False, device=rollout.advantage.device)
         count, units = self.minibatches, units_of(rollout)
-        # rows are split into equal parts, and there are more sequences the more episodes have ended
-        size = max(1, units // count) if rollout.sequences else self.rows // count
+        # rows are split into equal parts; there are more sequences the more episodes have ended, and of whole episodes any number
+        size = max(1, units // count) if rollout.sequences or self.whole is not None else self.rows // count
         whole = count == 1 and units == size
         for epoch in range(self.plan.epochs):
             parts = [rollout._replace(last=no)] if whole else self._shuffled(rollout._replace(last=no), count, size)
@@ -80,6 +81,11 @@ class RolloutSource:
         rest = zip(*(torch.split(x, size) for x in shuffled[1:6]), strict=True)
         obs = [tree_map(lambda x, i=i: x[i * size : (i + 1) * size], shuffled.obs) for i in range(count)]
         return [RolloutBatch._make((seen, *part, shuffled.last, ())) for seen, part in zip(obs, rest, strict=True)]
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """Of what is sampled or shuffled."""
+        return [self.generator]
 
     @property
     def kept(self) -> str:

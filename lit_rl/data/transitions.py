@@ -95,7 +95,7 @@ class Trajectory(NamedTuple):
     seed: int | None  # its reset seed, where it is known
     obs: Tree  # (n + 1, ...): the last observation included
     action: np.ndarray  # (n, ...), as the environment takes them
-    reward: np.ndarray  # (n,) float64, raw
+    reward: np.ndarray  # (n,) float64, as the environment pays it, its wrappers included
     terminated: bool
     truncated: bool  # by the environment's limit, or because nothing more was played
     success: float | None

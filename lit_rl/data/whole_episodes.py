@@ -23,7 +23,7 @@ class WholeEpisodes:
         """
         steps = steps if self._held is None else _joined(self._held, steps)
         length = len(steps.reward)
-        ended = steps.terminated | steps.truncated
+        ended = (steps.terminated | steps.truncated) & steps.valid  # of what has not been released yet
         last = np.where(ended.any(0), length - 1 - ended[::-1].argmax(0), -1)  # (N,), where the last one ended
         if last.max() < 0:
             raise UsageError(

@@ -49,7 +49,8 @@ def importance_sampling(episode: Tensor, t: Tensor, log_ratio: Tensor, reward: T
     ended = torch.logcumsumexp(_log_sum_by(t[ends] + 1, last, length + 1)[:length], 0)
     mean = torch.logaddexp(under_way, ended) - torch.log(torch.tensor(float(count), dtype=torch.float64))
     weight = (log_rho - mean[t]).exp().nan_to_num(0.0)  # where no policy goes on, nothing counts
-    plain = float((discount * log_rho.exp() * reward).sum() / count)
+    rho = log_rho.exp().masked_fill(reward == 0, 0.0)  # which may be infinite where it pays nothing
+    plain = float((discount * rho * reward).sum() / count)
     weighted = float((discount * weight * reward).sum() / count)
     share = (last - last.max()).exp().nan_to_num(0.0)
     effective = float(share.sum() ** 2 / (share**2).sum().clamp(min=torch.finfo(torch.float64).tiny))

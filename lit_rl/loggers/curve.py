@@ -65,7 +65,7 @@ def _draw(axes: Axes, rows: list[Row]) -> None:
         if evaluations and all(
             row.get(f"{prefix}/{quantity}_{end}") is not None for _, row in evaluations for end in ("min", "max")
         ):
-            low, high = ([row[f"{prefix}/return_{end}"] for _, row in evaluations] for end in ("min", "max"))
+            low, high = ([row[f"{prefix}/{quantity}_{end}"] for _, row in evaluations] for end in ("min", "max"))
             axes.fill_between(ex, low, high, color=color, alpha=0.12, linewidth=0, label="worst to best episode")
     if any(row["stage"] == 2 for row in rows):
         handover = max((x for x, row in zip(xs, rows, strict=True) if row["stage"] == 1), default=0)

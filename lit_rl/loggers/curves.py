@@ -136,7 +136,8 @@ def _draw(axes: Axes, group: Group, color: str) -> None:
     label = group.name if count == 1 else f"{group.name}, {count} seeds"
     handovers: list[float] = []
     for stage in PREFIXES:
-        curves = [curve for rows in group.runs if len((curve := _curve(rows, stage))[0])]
+        drawn = [(curve, rows) for rows in group.runs if len((curve := _curve(rows, stage))[0])]
+        curves = [curve for curve, _ in drawn]
         if not curves:
             continue
         xs, low, mean, high = band(curves)
@@ -147,7 +148,7 @@ def _draw(axes: Axes, group: Group, color: str) -> None:
         if count > 1:
             axes.fill_between(xs, low, high, color=color, alpha=0.15, linewidth=0)
         if stage == 1:
-            handovers = [curve[0][-1] for curve, rows in zip(curves, group.runs, strict=False) if _has_second(rows)]
+            handovers = [curve[0][-1] for curve, rows in drawn if _has_second(rows)]
     if handovers:
         axes.axvline(float(np.mean(handovers)), color=color, linewidth=1, linestyle=":", label="hand-over to stage 2")
 

@@ -25,6 +25,7 @@ class Paths(Callback):
         self._noted = 0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._noted = 0
         found = read_params(self._folder).get(UPDATES, {}).get(self._stage, {})
         self._before = {
             name: [entry for entry in entries if entry["from_update"] < pl_module.updates]

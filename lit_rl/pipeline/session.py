@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
 from lit_rl.callbacks.best import BestCheckpoint
-from lit_rl.checkpoint import AtomicCheckpointIO, load
+from lit_rl.checkpoint import AtomicCheckpointIO, copy_atomic, load
 from lit_rl.errors import UsageError
 from lit_rl.lit_policy import LitPolicy
 from lit_rl.loggers.make import check_logger
@@ -41,6 +41,7 @@ class Session:
         check_logger(settings.run.logger)
         if settings.run.ckpt_path is not None:
             self._take_weights(settings.run.ckpt_path)
+            self.policy.algorithm.start_from_policy()
         self.folder = open_folder(settings)
         monitor, mode = monitored(self.stage.evaluation, 1, evaluated(self.policy, self.data))
         keeper = BestCheckpoint(self.folder / "stage1", monitor, mode)
@@ -49,14 +50,11 @@ class Session:
             raise UsageError(f"one process learns here, not {self.trainer.world_size}: give devices 1")
         self._acting: LoadedPolicy | None = None
         self._restored: Path | None = None  # what the next epoch goes on from
+        self._counts = 0, 0  # its epochs and env steps
 
     def train(self) -> Row:
         """Learn for one epoch and evaluate: the row of result.json."""
-        epochs = self.trainer.current_epoch
-        if self._restored is not None:
-            # "epoch" is one less in a checkpoint of an epoch's end than in one of afterwards
-            epochs = load(self._restored)["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
-        self.trainer.fit_loop.max_epochs = epochs + 1
+        self.trainer.fit_loop.max_epochs = self.epochs + 1
         self.trainer.should_stop = False
         self.trainer.fit(self.policy, datamodule=self.data, ckpt_path=self._restored)
         self._restored = None
@@ -72,7 +70,9 @@ class Session:
         """Keep everything that going on needs, by default in ``checkpoints/`` of the run's folder; before the first epoch
         the weights alone."""
         target = Path(path) if path is not None else self.folder / "checkpoints" / f"checkpoint-{self.epochs}.ckpt"
-        if self.policy.optimize is None:
+        if self._restored is not None:
+            copy_atomic(self._restored, target)
+        elif self.policy.optimize is None:
             about = {
                 "hyper_parameters": dict(self.policy.hparams),
                 "datamodule_hyper_parameters": dict(self.data.hparams),
@@ -92,6 +92,9 @@ class Session:
         self._restored = None
         if "optimizer_states" in checkpoint:
             self._restored = Path(path)
+            # "epoch" is one less in a checkpoint of an epoch's end than in one of afterwards
+            epochs = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+            self._counts = epochs, checkpoint["progress"]["env_steps"]
             if not any(isinstance(callback, _Anew) for callback in self.trainer.callbacks):  # type: ignore[attr-defined]
                 self.trainer.callbacks.append(_Anew(self))  # type: ignore[attr-defined]
         else:
@@ -108,7 +111,12 @@ class Session:
     @property
     def epochs(self) -> int:
         """Epochs that were learned."""
-        return self.trainer.current_epoch
+        return self.trainer.current_epoch if self._restored is None else self._counts[0]
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps that were made."""
+        return self.policy.env_steps if self._restored is None else self._counts[1]
 
     def acting(self) -> LoadedPolicy:
         """The policy as it stands: numpy in, numpy out; the same one at every call, since it may remember."""
@@ -132,7 +140,10 @@ class _Anew(Callback):
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        own = self._session._restored is not None and self._session.folder in self._session._restored.parents
+        own = (
+            self._session._restored is not None
+            and self._session.folder.resolve() in self._session._restored.resolve().parents
+        )
         if not own:
             for callback in trainer.callbacks:  # type: ignore[attr-defined]
                 if isinstance(callback, BestCheckpoint | Records):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, Checkpoint, ProgressBar
+from pytorch_lightning.utilities import rank_zero_only
 
 from lit_rl.algorithms import import_object
 from lit_rl.callbacks.best import START, BestCheckpoint
@@ -24,7 +25,8 @@ from lit_rl.data.evaluation import STATISTICS
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.seeds import env_seed
 from lit_rl.errors import OWN, UsageError, in_one_line
-from lit_rl.lit_policy import PREFIXES, LitPolicy
+from lit_rl.lit_policy import LitPolicy
+from lit_rl.loggers.curve import PREFIXES
 from lit_rl.loggers.make import make_logger
 from lit_rl.loggers.paths import Paths
 from lit_rl.loggers.records import Records, read_rows
@@ -261,6 +263,13 @@ def _seconds_before(folder: Path, number: int, resume: Resume) -> float:
     return float(sum(row["time_this_epoch_s"] for row in rows))
 
 
+@rank_zero_only
+def _remove_events(folder: Path) -> None:
+    """Remove the curves of a stage that was stopped before its first checkpoint."""
+    for events in folder.glob("events.out.tfevents.*"):
+        events.unlink(missing_ok=True)
+
+
 def make_trainer(
     settings: StageSettings, folder: Path, run: Settings, number: int, ours: list[Callback], resume: Resume | None
 ) -> pl.Trainer:
@@ -290,9 +299,8 @@ def make_trainer(
         "logger": False if plain else make_logger(run.run.logger, folder, number, purge_step=purge_step),
         "default_root_dir": folder,
     }
-    if resume is None:  # of a stage that was stopped before its first checkpoint
-        for events in (folder / f"stage{number}").glob("events.out.tfevents.*"):
-            events.unlink(missing_ok=True)
+    if resume is None:
+        _remove_events(folder / f"stage{number}")
     if not plain:
         flags["enable_checkpointing"] = True  # Records must run after the module's own hooks, as checkpoints do
     return pl.Trainer(**flags)

@@ -12,7 +12,7 @@ from typing import Any
 from bench.peers import PEERS
 from bench.workloads import WORKLOADS
 
-INTRODUCTION = """# Speed
+INTRODUCTION = """# Benchmark
 
 `python scripts/benchmark.py` writes this page; its `--help` says how to run a part of it.
 
@@ -23,7 +23,7 @@ starts after a warm-up of the same number of env steps for everybody (W1's first
 compiles at its start, are in no rate; "with the start" counts the whole training call. A ratio is that of the two runs of a
 pair, and the median of the pairs counts. The script asserts that all sides made the same number of updates on
 minibatches of the same size. Stable-baselines3 runs with 1 thread, and with 2 in W4 and W7, where they make it faster; SBX
-with JAX's default.
+with JAX's default. What stands on this page was measured; workloads and peers that are missing were not.
 """
 
 FLOOR = """The floor is what no trainer can go below here: the bare environment, and the matrix products of an update with one
@@ -83,23 +83,24 @@ def _table(head: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def _rates(measured: dict[str, Any]) -> list[str]:
-    sides = [*FIGURES, *PEERS]
+    peers = {peer: text for peer, (text, *_) in PEERS.items() if any(peer in found for found in measured.values())}
+    figures = {figure: text for figure, text in FIGURES.items() if any(figure in f["ours"] for f in measured.values())}
+    sides = [*figures, *peers]
     rows = []
     for name, found in measured.items():
         runs = [found["ours"].get(side) or found.get(side) for side in sides]
         shown = [f"{r['rate']:,.0f} ({r['rate_whole']:,.0f})" if r else "-" for r in runs]
         own = next(r for r in runs if r)
-        memory = ", ".join(f"{r['memory_mb']:,.0f}" if r else "-" for r in (own, *runs[len(FIGURES) :]))
+        memory = ", ".join(f"{r['memory_mb']:,.0f}" if r else "-" for r in (own, *runs[len(figures) :]))
         split = found["split"]
         floor = found["floor"]["env"] + found["floor"]["update"] * split["updates_per_step"]
         work = f"{own['updates']:,} x {own['batch']}"
         rows.append([f"{name} {WORKLOADS[name].title}", *shown, f"{1e6 / floor:,.0f}", work, memory])
-    names = [*(f"ours, {text}" for text in FIGURES.values()), *(text for text, _ in PEERS.values())]
-    peers = ", ".join(text for text, _ in PEERS.values())
+    names = [*(f"ours, {text}" for text in figures.values()), *peers.values()]
     return [
         "After the warm-up, and in brackets with the start.",
         "",
-        *_table(["workload", *names, "floor", "updates", f"peak MB (ours, {peers})"], rows),
+        *_table(["workload", *names, "floor", "updates", f"peak MB ({', '.join(['ours', *peers.values()])})"], rows),
     ]
 
 
@@ -139,13 +140,14 @@ def _parts(found: dict[str, Any], before: dict[str, Any] | None) -> list[str]:
         if part not in now["split"]:
             continue
         name = part if part != "updates" else f"updates ({now['split'][part] / per_step:,.0f} µs each)"
-        values = [None if then is None else then["split"].get(part), now["split"][part], floor.get(part)]
+        values = [] if then is None else [then["split"].get(part)]
+        values += [now["split"][part], floor.get(part)]
         rows.append([name, *("-" if x is None else f"{x:,.1f}" for x in values)])
 
     def rest(split: dict[str, float]) -> float:
         return split["all"] - sum(x for part, x in split.items() if part != "all")
 
-    ends = ["-" if then is None else f"{of(then['split']):,.1f}" for of in (rest, lambda split: split["all"])]
-    rows.append(["Lightning, logging, checkpoints, the loop", ends[0], f"{rest(now['split']):,.1f}", "-"])
-    rows.append(["all", ends[1], f"{now['split']['all']:,.1f}", f"{sum(floor.values()):,.1f}"])
-    return _table(["µs per env step", "before", "now", "floor"], rows)
+    splits = [*([] if then is None else [then["split"]]), now["split"]]
+    rows.append(["Lightning, logging, checkpoints, the loop", *(f"{rest(split):,.1f}" for split in splits), "-"])
+    rows.append(["all", *(f"{split['all']:,.1f}" for split in splits), f"{sum(floor.values()):,.1f}"])
+    return _table(["µs per env step", *([] if then is None else ["before"]), "now", "floor"], rows)

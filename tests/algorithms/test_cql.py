@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import gymnasium as gym
 import pytest
 import torch
 from algorithms.test_actor_critics import BOX, DISCRETE, batch_of, set_critic, set_linear
@@ -12,6 +13,7 @@ from lit_rl.algorithms.base import Progress
 from lit_rl.algorithms.cql import CQL, CQLConfig
 from lit_rl.algorithms.dqn import DQN, DQNConfig
 from lit_rl.algorithms.sac import SAC, SACConfig
+from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.functional.losses import conservative
 from lit_rl.optimize import GradientStep
@@ -106,3 +108,18 @@ def test_the_weight_may_fall():
     losses = [cql.update(batch, step, Progress(0, at)).metrics["loss"].item() for at in (0, 5, 10)]
     assert losses[0] - losses[2] == pytest.approx(sum(GAPS) / 2, abs=1e-4)
     assert losses[1] == pytest.approx((losses[0] + losses[2]) / 2, abs=1e-4)
+
+
+def test_actions_that_are_masked_out_stay_out_of_the_term():
+    shown = gym.spaces.Dict({"obs": DISCRETE.observation, "action_mask": gym.spaces.MultiBinary(2)})
+    cql = CQL(Spaces(shown, DISCRETE.action), CQLConfig(hidden_sizes=[], batch_size=2, calibrated=True))
+    linear = cql.policy.actor.head.linear
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor([[1.0], [0.0]]))
+        linear.bias.zero_()
+    obs = {"obs": torch.tensor([[1.0], [2.0]]), "action_mask": torch.tensor([[1, 0], [1, 0]], dtype=torch.uint8)}
+    batch = batch_of(torch.zeros(3, 0))._replace(
+        obs=obs, action=torch.tensor([0, 0]), return_=torch.tensor([3.0, -1.0])
+    )
+    # the soft maximum over the one allowed action is its value, lifted to the return of 3 in the first row
+    assert cql.gap_discrete(batch).item() == pytest.approx(((3.0 - 1.0) + (2.0 - 2.0)) / 2)

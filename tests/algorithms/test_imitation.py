@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 import torch
 from algorithms.tester import Recorder, snapshot
+from tiny_runs import Signs
 
+from lit_rl.algorithms import make_algorithm
 from lit_rl.algorithms.base import Progress
 from lit_rl.algorithms.bc import BC, BCConfig
 from lit_rl.algorithms.marwil import MARWIL, MARWILConfig
 from lit_rl.data.transitions import Transitions
 from lit_rl.envs.spaces import Spaces
+from lit_rl.envs.vector import probe
 from lit_rl.errors import UsageError
 from lit_rl.optimize import GradientStep
 
@@ -139,3 +142,21 @@ def test_another_algorithms_policy_learns_and_its_critic_waits(algorithm, spaces
 def test_settings_out_of_range_are_named(config, wrong, reason):
     with pytest.raises(UsageError, match=reason):
         config(**wrong)
+
+
+@pytest.mark.parametrize("algo", ["BC", "MARWIL", "IQL"])
+def test_what_a_users_network_has_frozen_stays_so(algo):
+    spaces = probe(Signs, {"start": 2})
+    algorithm = make_algorithm(algo, spaces, {"custom_model": "own_nets:HalfFrozen", "hidden_sizes": [4]})
+    frozen = [p for name, p in algorithm.named_parameters() if "frozen" in name]
+    assert frozen and not any(p.requires_grad for p in frozen)
+    grouped = {id(p) for group in algorithm.groups().values() for p in group}
+    assert not grouped & {id(p) for p in frozen}
+
+
+def test_a_noisy_policy_is_refused_as_it_learns_only_by_acting():
+    spaces = probe(Signs, {"start": 2})
+    with pytest.raises(
+        UsageError, match="--policy_of: noisy weights learn only where they are explored with: no noisy"
+    ):
+        make_algorithm("BC", spaces, {"policy_of": {"algo": "DQN", "noisy": True}})

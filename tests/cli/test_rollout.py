@@ -199,3 +199,12 @@ def test_videos_films_episodes_of_every_evaluation_into_the_runs_folder(tmp_path
         capsys, [*argv[:2], str(tmp_path / "none"), "--env", "short_env:Short", "--videos", "1", "--max_epochs", "1"]
     )
     assert not (tmp_path / "none").exists()
+
+
+def test_the_limit_that_was_learned_with_holds_where_the_same_env_is_named_too(tmp_path, capsys):
+    short = TINY | {"max_episode_steps": 5}
+    out = ["--output_dir", str(tmp_path), "--experiment_name", "short"]
+    assert main(["train", *out, "--config", json.dumps(short)]) == 0
+    for more in ([], ["--env", "CartPole-v1"]):
+        assert main(["rollout", str(tmp_path / "short"), "--episodes", "2", *more]) == 0
+        assert "length     5.0" in capsys.readouterr().out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,8 +91,12 @@ def test_save_and_restore_go_on_to_the_same_weights(tmp_path):
     trainer.train()
     for other in (trainer, make(tmp_path, "b", exact_resume=True)):
         other.restore(path)
+        assert other.iteration == 1
+        if other is not trainer:  # what was restored and not gone on with is saved whole
+            other.restore(other.save(tmp_path / "again.ckpt"))
         result = other.train()
         assert result["training_iteration"] == 2 and result["timesteps_total"] == 80
+        assert result["timesteps_this_iter"] == 40
     assert torch.equal(weights(trainer), weights(other))
 
 
@@ -139,3 +145,26 @@ def test_every_algorithm_has_a_trainer():
     assert set(TRAINERS) == set(MODULES)
     for name, trainer in TRAINERS.items():
         assert getattr(lit_rl, f"{name}Trainer") is trainer
+
+
+def test_an_absolute_path_to_ones_own_checkpoint_takes_back_the_rows_after_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trainer = make(Path("runs"))
+    trainer.train()
+    path = Path(trainer.save()).resolve()
+    trainer.train()
+    trainer.restore(path)
+    trainer.train()
+    rows = (Path(trainer.logdir) / "result.json").read_text().splitlines()
+    assert [json.loads(row)["epoch"] for row in rows] == [0, 1]
+    trainer.stop()
+
+
+def test_targets_begin_at_the_weights_of_ckpt_path(tmp_path):
+    first = make(tmp_path)
+    first.train()
+    path = first.save()
+    second = make(tmp_path, "b", ckpt_path=path)
+    q, target = second.session.policy.policy.actor, second.session.policy.algorithm.target
+    for name, weight in q.state_dict().items():
+        assert torch.equal(weight, target.state_dict()[name])

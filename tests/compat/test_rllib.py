@@ -169,6 +169,14 @@ def test_the_docs_have_the_table():
         (["--hiddens", "[64]", "--hidden_sizes", "[32]"], "say different things of hidden_sizes: give one of them"),
         (["--callbacks", '{"on_foo": null}'], "on_foo is none of on_episode_start"),
         (["--ray_num_cpus", "4"], "ray_num_cpus 4: it needs workers"),
+        (["--stop", '{"a": '], "--stop {"),
+        (["--seed", "[", "--num_samples", "2"], "--seed [ is not allowed: give a whole number"),
+        (["--two_steps", "--step2", "abc", "--checkpoint_freq", "1"], "--step2 'abc' is not allowed"),
+        (
+            ["--stop", '{"episode_reward_mean": 475, "Eval/return": 480}'],
+            "--stop: Eval/return 480 and another value of the same limit contradict each other",
+        ),
+        (["--checkpoint_at_end", "7"], "--checkpoint_at_end 7 is not allowed: give true or false"),
         (["-f", "nowhere.yaml"], "-f nowhere.yaml cannot be read: No such file or directory"),
     ],
 )
@@ -191,6 +199,8 @@ def test_what_has_no_meaning_here_is_one_line(argv, message, tmp_path, monkeypat
         ("a:\n  run: DQN\n  run: PPO\n", "line 3: run stands there twice, first on line 2"),
         ("a:\n  run: DQN\n  config:\n    num_workers: 2\n", "num_workers 2 (in x.yaml, a, line 4): it needs workers"),
         ("a:\n  run: DQN\n  lr: hello\n", "--lr 'hello' (in x.yaml, a, line 3) is not allowed"),
+        ('{"a": {"config": 3}}', "-f x.yaml, line 1: config must be {setting: value, ...}"),
+        ("a: {1: 2}\n", "unknown setting --1"),
         ("a: 3\n", "-f x.yaml, line 1: a must be {run: DQN, env: ..., config: ...}"),
         ("", "-f x.yaml holds no experiment"),
     ],
@@ -288,3 +298,23 @@ def test_callbacks_are_called_as_rllib_calls_them(tmp_path, monkeypatch):
     row = json.loads((tmp_path / "x" / "result.json").read_text())
     assert row["callback_ok"] is True and row["Train/double_mean"] == 6.0
     assert set(CALLBACKS) <= set(dir(Callbacks))
+
+
+@pytest.mark.parametrize("name", ["sample_batch_size", "rollout_fragment_length"])
+def test_targets_follow_env_steps_under_both_names_of_a_fragment(name):
+    found = ours("DQN", {name: 1, "target_network_update_freq": 500})
+    assert (found["target_update_every"], found["update_per_step"], found["tau"]) == (500, 1.0, 1.0)
+
+
+def test_callbacks_of_stage_2_stand_beside_those_of_checkpoint_freq():
+    (request,) = expand(
+        from_python(
+            {
+                "algo": "DQN",
+                "two_steps": True,
+                "checkpoint_freq": 1,
+                "step2": {"callbacks": {"class_path": "my.Callback"}},
+            }
+        )
+    )
+    assert len(request.values["step2"]["callbacks"]) == 2

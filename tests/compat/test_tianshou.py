@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -10,6 +11,7 @@ from tiny_runs import Signs, make_policy
 from lit_rl import LitPolicy, offline_trainer, offpolicy_trainer, onpolicy_trainer
 from lit_rl.compat import tianshou as ts
 from lit_rl.datamodule import ExperienceDataModule
+from lit_rl.envs.make import make_env
 from lit_rl.errors import UsageError
 
 # As it stands in the document that this project began with.
@@ -267,3 +269,43 @@ def test_other_kinds_of_policies_are_sent_to_their_own_trainer():
     policy = make()
     with pytest.raises(UsageError, match="DQN learns from no rollouts: use offpolicy_trainer"):
         onpolicy_trainer(policy, *collectors(policy), 1, 40, 1, step_per_collect=20)
+
+
+class Short(Signs):
+    """Episodes of two steps."""
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        self.made = getattr(self, "made", 0) + 1
+        return obs, reward, terminated or self.made % 2 == 0, truncated, info
+
+
+def test_tests_are_played_in_the_envs_of_the_test_collector():
+    policy = make()
+    result = offpolicy_trainer(
+        policy,
+        ts.Collector(policy, ts.DummyVectorEnv([Signs] * 2), ts.ReplayBuffer(400)),
+        ts.Collector(policy, ts.VectorEnv([Short])),
+        **{"max_epoch": 1, "step_per_epoch": 40, "collect_per_step": 4, "episode_per_test": 3, "batch_size": 8},
+        verbose=False,
+    )
+    assert result["test_step"] == 2 * 3 * 2 and result["train_episode"] == 10
+
+
+def test_an_env_that_was_made_with_more_than_its_id_is_made_so_again():
+    policy = make()
+    env = gym.make("CartPole-v1", max_episode_steps=7, sutton_barto_reward=True)
+    made = make_env(ts.Collector(policy, env).env, {})
+    made.reset(seed=0)
+    assert made.spec.max_episode_steps == 7 and made.unwrapped._sutton_barto_reward
+    assert ts.Collector(policy, gym.make("CartPole-v1")).env == "CartPole-v1"
+
+
+def test_what_cannot_mean_what_it_says_is_refused():
+    policy = make()
+    quiet = ts.Collector(policy, Signs, exploration_noise=False)
+    with pytest.raises(UsageError, match="exploration_noise False is not allowed"):
+        offpolicy_trainer(policy, quiet, quiet, 1, 40, 4)
+    pg = make("PG")
+    with pytest.raises(UsageError, match="offline_trainer: PG learns by acting alone"):
+        offline_trainer(pg, "a.jsonl", ts.Collector(pg, Signs), 1, 40)

@@ -7,10 +7,12 @@ import dataclasses
 import pytest
 import torch
 from recorded_env import MIXED, is_truncated, length_of, make_collector, reward_of
+from tiny_runs import fit, make_data
 from torch import nn
 
 from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.rollout import RolloutSource
+from lit_rl.lit_policy import LitPolicy
 from lit_rl.policies.actor_critic import ActorCritic
 
 GAMMA, LAMBDA = 0.5, 0.5
@@ -161,3 +163,13 @@ def test_sequences_cut_a_rollout_evenly_where_they_can():
     cases = {(2048, 20): 16, (256, 20): 16, (1000, 20): 20, (5, 20): 5, (251, 20): 20, (22, 20): 11, (34, 20): 17}
     assert {case: fitted(*case) for case in cases} == cases
     assert fitted(2048, 1) == 1
+
+
+def test_without_a_batch_size_a_rollout_is_one_minibatch_however_its_sequences_are_cut():
+    data = make_data(num_envs=1)
+    policy = LitPolicy(
+        *("A2C", data.spaces), hidden_sizes=[4], rollout_length=5, use_lstm=True, lstm_cell_size=4, max_seq_len=4
+    )
+    fit(policy, data, 1)
+    assert policy.updates == data.env_steps // 5
+    data.close()

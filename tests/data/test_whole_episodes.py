@@ -27,7 +27,7 @@ def block(first: int, ends: list[list[int]]) -> Steps:
         truncated=truncated,
         valid=np.ones((3, 2), bool),
         final_index=index,
-        final_obs=np.array([[-1.0 - first]] * len(index), np.float32),
+        final_obs=np.full((len(index), 1), -1.0 - first, np.float32),
     )
 
 
@@ -78,3 +78,27 @@ def test_a_policy_learns_from_whole_episodes():
     )
     fit(policy, data, 2)
     assert policy.updates == 8 * 2 * 10 and data.env_steps == 80  # as many as ever
+
+
+def test_an_end_that_was_released_with_an_earlier_rollout_ends_nothing_again():
+    whole = WholeEpisodes()
+    assert rewards(whole.release(block(0, [[0, 0], [2, 1]]))) == [[0], [100, 101, 102]]
+    with pytest.raises(UsageError, match="no episode has ended"):
+        whole.release(block(3, []))
+
+
+def test_every_released_step_is_learned_from_once_in_an_epoch_whatever_their_number():
+    data = make_data()
+    policy = LitPolicy(
+        "A2C", data.spaces, hidden_sizes=[4], rollout_length=6, steps_per_iteration=12, complete_episodes=True
+    )
+    seen = []
+    learn = policy.algorithm.update
+    policy.algorithm.update = lambda batch, *rest: (seen.append(batch), learn(batch, *rest))[1]
+    fit(policy, data, 1)
+    source = data.source
+    assert len({len(batch.action) for batch in seen}) > 1, "episodes of 4 steps do not fit into rollouts of 6"
+    released = sum(len(batch.action) for batch in seen)
+    held = 0 if source.whole._held is None else int(source.whole._held.valid.sum())
+    assert released + held == data.env_steps
+    data.close()

@@ -85,7 +85,6 @@ class DataSet:
         self.env_id = next((found.env_id for found in all_sets if found.env_id is not None), None)
         self.skipped: list[str] = []  # what was wrong with each episode that was dropped
         self.mean_return = 0.0
-        self.has_log_prob = True  # of every episode
         self._training: list[Part] = []
         self._held_out: list[Part] = []
         generator = np.random.default_rng([seed, 7])
@@ -104,7 +103,6 @@ class DataSet:
                     index.append((at, episode))
                     lengths.append(len(recorded.reward))
                     returns += float(recorded.reward.sum(dtype=np.float64))
-                    self.has_log_prob &= recorded.log_prob is not None
             whole = Part(probability, sets, self.spaces, index, lengths)
             training, held_out = _split(whole, validation_fraction, generator)
             self._training.append(training)

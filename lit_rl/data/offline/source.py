@@ -60,6 +60,11 @@ class OfflineSource:
                 yield Transitions._make((*part, noise[i]))
 
     @property
+    def generators(self) -> list[torch.Generator]:
+        """Of what is sampled or shuffled."""
+        return [self.generator]
+
+    @property
     def kept(self) -> str:
         """Nothing: the data stay where they are."""
         return ""

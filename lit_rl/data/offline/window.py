@@ -142,20 +142,23 @@ class Window:
     def state_dict(self) -> dict[str, Any]:
         """Where in the stream it stands; the rows are read again."""
         buffer = self.rows.buffer
-        return {"read": self.read, "due": self._due, "head": int(buffer.head[0]), "filled": buffer.filled}
+        return {"read": self.read, "due": self._due, "head": int(buffer.head[0])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Stand where the saved one stood, with the same rows at the same places."""
+        """Stand where the saved one stood, with the same rows at the same places; another rank stands as far in its own part."""
+        if self.whole:  # filled as it always is
+            return
         buffer, first, rows = self.rows.buffer, state["read"], 0
         while first > 0 and rows < buffer.rows:
             first -= 1
             rows += self._rows_of(first)
         buffer.is_transition.zero_()
-        buffer.head[0] = (state["head"] - rows) % buffer.rows
+        buffer.filled = 0
+        buffer.head[0] = (state["head"] - rows) % buffer.rows if first > 0 else 0
         self.read = first
         while self.read < state["read"]:
             self._take_next()
-        buffer.filled, self._due = state["filled"], state["due"]
+        self._due = state["due"]
 
 
 def returns_to_go(reward: np.ndarray, gamma: float) -> np.ndarray:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,8 +126,8 @@ class JsonLinesWriter:
             raise UsageError(f"{path} exists already: give another name")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if there and path.suffix != ".gz":
-                _cut_half_a_line(path)
+            if there:
+                (_cut_half_a_member if path.suffix == ".gz" else _cut_half_a_line)(path)
             self._file: IO[bytes] | gzip.GzipFile = gzip.open(path, "ab") if path.suffix == ".gz" else open(path, "ab")
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
@@ -271,6 +272,27 @@ def _in_space(space: Any, obs: Tree) -> Tree:
     if isinstance(space, gym.spaces.Tuple):
         return tuple(_in_space(part, x) for part, x in zip(space.spaces, obs, strict=True))
     return obs.astype(space.dtype, copy=False)
+
+
+def _cut_half_a_member(path: Path) -> None:
+    """Pack the whole lines of a ``.gz`` anew where a killed process has left it unfinished: nothing behind the cut is read."""
+    anew = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with open(anew, "wb") as file:
+            with gzip.open(path) as packed, gzip.open(file, "wb") as whole:
+                line = b""
+                try:
+                    while part := packed.read1(1 << 16):  # read() would lose what stands before the cut
+                        *lines, line = (line + part).split(b"\n")
+                        whole.writelines(each + b"\n" for each in lines)
+                    return
+                except (EOFError, zlib.error, gzip.BadGzipFile):
+                    pass
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(anew, path)
+    finally:
+        anew.unlink(missing_ok=True)
 
 
 def _cut_half_a_line(path: Path) -> None:

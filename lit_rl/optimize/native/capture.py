@@ -46,6 +46,8 @@ def capture(loss_fn: Callable[..., Loss], parameters: Sequence[nn.Parameter], te
             a fused recurrent kernel.
     """
     leaves = tree_leaves(tuple(tensors))
+    if not leaves:
+        raise Uncapturable("it is given no tensors")
     if any(not isinstance(x, Tensor) for x in leaves):
         raise Uncapturable("it is given something else than tensors")
     shape: dict[str, Any] = {}
@@ -62,7 +64,7 @@ def capture(loss_fn: Callable[..., Loss], parameters: Sequence[nn.Parameter], te
             return Place(len(outputs) - 1)
 
         shape["aux"], shape["metrics"] = tree_map(place, found.aux), list(found.metrics)
-        return [torch.clone(x) if any(x is leaf for leaf in leaves) else x for x in outputs]
+        return outputs
 
     try:
         graph: fx.GraphModule = make_fx(flat_gradient, tracing_mode="real")(*leaves)
@@ -72,6 +74,8 @@ def capture(loss_fn: Callable[..., Loss], parameters: Sequence[nn.Parameter], te
     live = _lift(graph)
     _check_pure(graph)
     _tidy(graph)
+    _own_outputs(graph)
+    graph.recompile()
     return Captured(graph, live, shape["metrics"], shape["aux"])
 
 
@@ -122,3 +126,15 @@ def _tidy(graph: fx.GraphModule) -> None:
     graph.graph.eliminate_dead_code()
     graph.graph.lint()
     graph.recompile()
+
+
+def _own_outputs(graph: fx.GraphModule) -> None:
+    """Copy the inputs that are handed back as they are: outputs must not share memory with what changes later."""
+    (output,) = graph.graph.find_nodes(op="output")
+    with graph.graph.inserting_before(output):
+        output.args = (
+            [
+                graph.graph.call_function(aten.clone.default, (x,)) if x.op == "placeholder" else x
+                for x in output.args[0]
+            ],
+        )

@@ -131,7 +131,7 @@ class NativeGradient:
             why = ""  # nobody expects it elsewhere
         number = sum(path.name.split()[0] == group for path in self.paths.values()) + 1
         if why is None and number > SHAPES:
-            why = f"its minibatches have more than {SHAPES} shapes"
+            return self._meet_other_shape(group, (group, loss_fn, *map(_shape_and_dtype, leaves)))
         path = Path(group if number == 1 else f"{group} {number}")
         if why is None or number == 1:
             self.paths[path.name] = path
@@ -145,6 +145,15 @@ class NativeGradient:
             path.stays_eager = True
         self._by_arguments[(group, loss_fn, *map(_shape_and_dtype, leaves))] = path
         return path
+
+    def _meet_other_shape(self, group: str, arguments: tuple[Any, ...]) -> Path:
+        """One path for all shapes beyond the first ones of a group, which stays eager."""
+        name = f"{group}, other shapes"
+        if name not in self.paths:
+            self.paths[name] = Path(name)
+            self._give_up(self.paths[name], f"its minibatches have more than {SHAPES} shapes")
+        self._by_arguments[arguments] = self.paths[name]
+        return self.paths[name]
 
     def _prepare(self, path: Path, loss_fn: Callable[..., Loss], parameters: Any, tensors: Sequence[Any]) -> None:
         """Capture a loss; native at once where the cache holds it or the run waits for the build."""
@@ -213,7 +222,7 @@ class NativeGradient:
         if path.strikes == CHANCES:
             path.run = None
             reads = "does its loss read numbers that change and are no tensors?"
-            self._give_up(path, f"native and eager gradients differ by {off / size:.1g}: {reads}")
+            self._give_up(path, f"native and eager gradients differ by {off / max(size, 1e-30):.1g}: {reads}")
         return eager
 
     def _give_up(self, path: Path, why: str) -> None:

@@ -129,3 +129,17 @@ def test_a_window_without_room_for_an_episode_is_refused(tmp_path):
         UsageError, match="--window_mb 0.01 has no room for an episode of 1000 steps: give at least 0.03"
     ):
         make_source(path, window_mb=0.01)
+
+
+@pytest.mark.parametrize("window_mb", [1.0, 0.0006])
+def test_a_rank_goes_on_in_its_own_share_from_the_state_of_the_first(tmp_path, window_mb):
+    path = counted(tmp_path / "a.jsonl", 7)
+    first = make_source(path, window_mb=window_mb, ranks=2)
+    for _ in range(3):
+        first.draw(8)
+    other = make_source(path, window_mb=window_mb, rank=1, ranks=2)
+    other.load_state_dict(first.state_dict())
+    own = {int(part.read(i).obs[0, 0]) for part in (other.windows[0].part,) for i in range(len(part))}
+    batch = other.draw(200)
+    assert set(batch.obs[:, 0].int().tolist()) <= own
+    assert len(batch.obs[:, 0].unique()) > 1

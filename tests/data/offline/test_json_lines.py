@@ -172,3 +172,23 @@ def test_a_header_written_by_hand_says_the_spaces(tmp_path):
 def test_indices_count_from_the_spaces_start(tmp_path):
     path = record(tmp_path / "a.jsonl", 2, FromThree, act=lambda obs, env, rng: env.action_space.sample())
     assert set(JsonLines(path).read(0, spaces_of(FromThree)).action) <= {3, 4}
+
+
+def test_a_packed_file_that_was_cut_off_is_appended_to_behind_its_last_whole_line(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    writer = open_writer(str(path), spaces_of(), "Signs-v0")
+    played = list(episodes(5))
+    for episode in played[:3]:
+        writer.write(episode)
+    cut = path.read_bytes()  # flushed, without the member's end: what a killed process leaves
+    writer.close()
+    path.write_bytes(cut)
+    again = open_writer(str(path), spaces_of(), "Signs-v0", append=True)
+    for episode in played[3:]:
+        again.write(episode)
+    again.close()
+    found = JsonLines(path)
+    assert len(found) == 5
+    for i, episode in enumerate(played):
+        assert_alike(found.read(i, spaces_of()), episode)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl.gz"]

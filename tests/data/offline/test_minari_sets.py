@@ -48,7 +48,7 @@ def test_episodes_are_added_in_several_rounds_with_their_log_probabilities(tmp_p
         for episode in episodes(5):
             writer.write(episode._replace(log_prob=log_prob))
     data = DataSet(f"minari-path:{tmp_path}/a-v0")
-    assert data.episodes == 5 and data.has_log_prob
+    assert data.episodes == 5
     found = MinariEpisodes(f"{tmp_path}/a-v0", folder=True)
     np.testing.assert_allclose(found.read(4, data.spaces).log_prob, log_prob)
 

@@ -313,3 +313,26 @@ def test_a_build_pays_where_enough_of_the_run_is_left(monkeypatch):
     assert pace.seconds_left([(20, 30), (1, None)]) == 5.0
     assert pace.seconds_left([(20, None), (2, None)]) == math.inf
     assert pace.seconds_left([(20, 40), (2, 3)]) == 5.0
+
+
+def test_a_loss_without_tensors_is_no_graph():
+    net = Net()
+    with pytest.raises(Uncapturable, match="it is given no tensors"):
+        capture(lambda: Loss(net.linear.weight.sum(), {}), list(net.linear.parameters()), ())
+
+
+def test_what_is_handed_back_as_it_came_is_a_copy():
+    net, given = Net(), torch.ones(4, 3)
+    found = capture(lambda x: Loss(net.linear(x).sum(), {}, x), list(net.linear.parameters()), (given,))
+    copy = found.graph(given, *found.live)[found.aux]
+    assert torch.equal(copy, given) and copy.data_ptr() != given.data_ptr()
+
+
+def test_shapes_beyond_the_first_ones_are_told_of_once():
+    net = Net()
+    optimize = step(net, "auto")
+    with pytest.warns(match="its minibatches have more than 4 shapes") as said:
+        for _ in range(3):
+            for rows in range(1, 10):
+                optimize("net", net.loss, torch.ones(rows, 3), torch.tensor(1.0))
+    assert len(said) == 1
