@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results" / "two_stage"
 DATA_SEED = 100  # of the policy that makes the data
 LEVELS = (0.2, 0.4, 0.6, 0.8)  # of the expert's return above random that the medium set's checkpoints have
+CANDIDATES = 3  # checkpoints played to find the one nearest to a level
 NO_REMEDY = {"anchor": 0.0, "critic_warmup": 0, "offline_fraction": 0.0, "average_weights_2": None}
 
 
@@ -55,11 +56,11 @@ SETS = {
         solved=475.0,
         random=22.0,
         episodes=200,
-        teacher_settings={"step_per_epoch": 512, "max_epochs": 60},
-        offline={"step_per_epoch": 200, "max_epochs": 6},
-        refined={"step_per_epoch": 1024, "steps_per_iteration": 1024, "max_epochs": 20},
+        teacher_settings={"step_per_epoch": 1536, "max_epochs": 64},
+        offline={"step_per_epoch": 200, "max_epochs": 6, "tuned": False},
+        refined={"step_per_epoch": 1024, "rollout_length": 1024, "max_epochs": 20},
         control={"lr": 1e-3, "entropy_coeff": 0.01},
-        scratch={"step_per_epoch": 1024, "steps_per_iteration": 1024, "max_epochs": 60},
+        scratch={"step_per_epoch": 1024, "rollout_length": 1024, "max_epochs": 60, "tuned": False},
     ),
     "pendulum": Set(
         "Pendulum-v1",
@@ -138,14 +139,16 @@ def make_data(chosen: Set, work: Path) -> None:
     } | chosen.teacher_settings
     place = {"output_dir": work, "experiment_name": "teacher"}
     summary = lit_rl.train(**(SHARED | {"episode_per_test": 10} | given | place))
-    scores = {path: explored_return(path, 10, None) for path in sorted(kept.glob("*.ckpt"))}
+    rows = map(json.loads, (work / "teacher" / "result.json").read_text().splitlines())
+    seen = {row["epoch"]: row["Train/return"] for row in rows if "Train/return" in row}  # of few episodes each
     best = Path(summary["best_path"])
     (work / "data").mkdir(parents=True, exist_ok=True)
     expert = explored_return(best, chosen.episodes // 2, work / "data" / "expert.jsonl", explore=False)
     print(f"expert: {expert:.1f}")
     for i, level in enumerate(LEVELS):
         wanted = chosen.random + level * (expert - chosen.random)
-        path = min(scores, key=lambda p: abs(scores[p] - wanted))
+        near = [kept / f"epoch={epoch}.ckpt" for epoch in sorted(seen, key=lambda e: abs(seen[e] - wanted))[:CANDIDATES]]
+        path = min(near, key=lambda path: abs(explored_return(path, 20, None) - wanted))
         target = work / "data" / f"medium-{i}.jsonl"
         found = explored_return(path, chosen.episodes // len(LEVELS), target)
         print(f"medium {i}: {path.name} {found:.1f}, wanted {wanted:.1f}")
