@@ -57,10 +57,10 @@ SETS = {
         random=22.0,
         episodes=200,
         teacher_settings={"step_per_epoch": 1536, "max_epochs": 64},
-        offline={"step_per_epoch": 200, "max_epochs": 6, "tuned": False},
-        refined={"step_per_epoch": 1024, "rollout_length": 1024, "max_epochs": 20},
+        offline={"step_per_epoch": 500, "max_epochs": 12, "tuned": False},
+        refined={"step_per_epoch": 1024, "rollout_length": 1024, "max_epochs": 16},
         control={"lr": 1e-3, "entropy_coeff": 0.01},
-        scratch={"step_per_epoch": 1024, "rollout_length": 1024, "max_epochs": 60, "tuned": False},
+        scratch={"step_per_epoch": 1024, "rollout_length": 1024, "max_epochs": 40, "tuned": False},
     ),
     "pendulum": Set(
         "Pendulum-v1",
@@ -147,7 +147,9 @@ def make_data(chosen: Set, work: Path) -> None:
     print(f"expert: {expert:.1f}")
     for i, level in enumerate(LEVELS):
         wanted = chosen.random + level * (expert - chosen.random)
-        near = [kept / f"epoch={epoch}.ckpt" for epoch in sorted(seen, key=lambda e: abs(seen[e] - wanted))[:CANDIDATES]]
+        near = [
+            kept / f"epoch={epoch}.ckpt" for epoch in sorted(seen, key=lambda e: abs(seen[e] - wanted))[:CANDIDATES]
+        ]
         path = min(near, key=lambda path: abs(explored_return(path, 20, None) - wanted))
         target = work / "data" / f"medium-{i}.jsonl"
         found = explored_return(path, chosen.episodes // len(LEVELS), target)
