@@ -95,13 +95,18 @@ def find_last(folder: str | Path) -> tuple[Path, dict[str, Any], list[str]] | No
             except UsageError as error:
                 problems.append(str(error))
                 continue
-            if missing := [part for part in ("progress", "epoch", "optimizer_states") if part not in checkpoint]:
-                problems.append(f"{path} is no full checkpoint: it has no {missing[0]}")
+            if missing := missing_part(checkpoint):
+                problems.append(f"{path} is no full checkpoint: it has no {missing}")
                 continue
             return path, checkpoint, problems
     if problems:
         raise UsageError("; ".join(problems))
     return None
+
+
+def missing_part(checkpoint: dict[str, Any]) -> str | None:
+    """What a checkpoint lacks to be a full one, that a run can go on from; None where it is one."""
+    return next((part for part in ("progress", "loops", "optimizer_states") if part not in checkpoint), None)
 
 
 def misfit(saved: dict[str, Tensor], own: dict[str, Tensor], there: str, here: str) -> str | None:

@@ -116,8 +116,8 @@ def _translated(request: Request) -> Request:
             if not isinstance(given, dict):
                 continue  # which is refused by its name
             value = given | {"callbacks": [*_listed(given.get("callbacks")), *value["callbacks"]]}
-        elif name in found and found[name] != value:
-            raise UsageError(f"--{name} {found[name]} and --stop, --restore or --local_dir say different things of it")
+        elif name in found and _plain(found[name]) != value:
+            raise UsageError(f"--{name} {found[name]} and --stop or --local_dir say different things of it")
         found[name] = value
     return Request(found, origin, request.actions)
 

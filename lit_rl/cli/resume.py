@@ -1,8 +1,9 @@
-"""``--experiment_name X --resume``: the settings of a run that goes on, with the new limits that were typed."""
+"""``--resume`` and ``--restore``: the settings of a run that goes on, with the new limits that were typed."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from lit_rl.cli.resolve import Resolved, resolve
 from lit_rl.cli.stages import Values, given_algorithm
 from lit_rl.errors import UsageError
 from lit_rl.pipeline import RunConfig
-from lit_rl.pipeline.resume import changed, plain_settings, read_config
+from lit_rl.pipeline.resume import CONFIG, changed, plain_settings, read_config
 
 LIMITS = (
     "max_epochs",
@@ -44,20 +45,33 @@ CHANGEABLE = (
 )
 
 
-def goes_on(request: Request) -> bool:
-    """Whether the request is to go on with a run."""
-    return request.values.get("ckpt_path") == "last"
+OF_ONE_FOLDER = ("experiment_name", "output_dir", "ckpt_path", "restore")  # what --restore leaves behind
 
 
-def resolve_resumed(request: Request) -> Resolved:
-    """Put the run together that goes on.
+def resolve_any(request: Request) -> Resolved:
+    """Put the run together: a new one, one that goes on (--resume), or a new one that goes on from a checkpoint (--restore).
 
     Raises:
-        UsageError: there is no such run, or a typed setting would change what was learned.
+        UsageError: settings that cannot be used, no such run, or a typed setting that would change what was learned.
     """
-    typed = {name: value for name, value in request.values.items() if name != "ckpt_path"}
-    folder = _folder(typed)
-    saved = read_config(folder)
+    values = dict(request.values)
+    if values.get("ckpt_path") == "last":
+        typed = {name: value for name, value in values.items() if name != "ckpt_path"}
+        resolved = _resolve_over(_folder(typed), typed, request)
+        resolved.settings.resume = True
+        return resolved
+    folder = None if values.get("restore") is None else _run_of(Path(str(values["restore"])))
+    return resolve(request) if folder is None else _resolve_over(folder, values, request, OF_ONE_FOLDER)
+
+
+def _run_of(path: Path) -> Path | None:
+    """The folder of the run that a checkpoint stands in."""
+    return next((folder for folder in (path, *path.parents[:2]) if (folder / CONFIG).is_file()), None)
+
+
+def _resolve_over(folder: Path, typed: Values, request: Request, own: Collection[str] = ()) -> Resolved:
+    """What was typed over the settings of the run in ``folder``, but for those that are each run's ``own``."""
+    saved = {name: value for name, value in read_config(folder).items() if name not in own}
     if "algo" in typed and "algo" in saved:
         typed["algo"] = algorithm_name(given_algorithm(typed["algo"], "--algo"))
         if typed["algo"] != saved["algo"]:
@@ -70,7 +84,6 @@ def resolve_resumed(request: Request) -> Resolved:
     merged.origin |= {name: request.origin.get(name, "") for name in typed}
     resolved = resolve(merged)
     _refuse_changes(saved, plain_settings(resolved.flat), folder)
-    resolved.settings.resume = True
     resolved.notes = []  # they were said when the run began
     return resolved
 

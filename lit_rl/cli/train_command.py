@@ -81,10 +81,9 @@ def run_resolved(resolved: Resolved) -> dict[str, Any]:
 
 
 def _resolved(request: Request) -> Resolved:
-    from lit_rl.cli.resolve import resolve
-    from lit_rl.cli.resume import goes_on, resolve_resumed
+    from lit_rl.cli.resume import resolve_any
 
-    return resolve_resumed(request) if goes_on(request) else resolve(request)
+    return resolve_any(request)
 
 
 def _help(request: Request) -> str:

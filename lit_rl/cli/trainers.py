@@ -10,7 +10,8 @@ import numpy as np
 
 from lit_rl.cli.arguments import from_python
 from lit_rl.cli.experiments import expand
-from lit_rl.cli.resolve import resolve
+from lit_rl.cli.resume import resolve_any
+from lit_rl.cli.trainer_flags import try_out
 from lit_rl.compat.rllib_results import evaluation_of, result_of
 from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree
@@ -38,8 +39,12 @@ class Trainer:
         requests = expand(from_python(given | {"algo": self.algo, "config": config or {}}))
         if len(requests) > 1:
             raise UsageError("a Trainer is one run: leave num_samples out")
-        resolved = resolve(requests[0])
-        self.session = Session(resolved.settings)
+        settings_ = resolve_any(requests[0]).settings
+        if settings_.resume:
+            raise UsageError("a Trainer begins a run of its own: go on from a checkpoint with restore")
+        if (ranks := try_out(settings_.stage1.trainer).world_size) > 1:
+            raise UsageError(f"one process learns here, not {ranks}: give devices 1")
+        self.session = Session(settings_)
 
     @property
     def logdir(self) -> str:

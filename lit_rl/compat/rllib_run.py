@@ -25,8 +25,6 @@ class RunFlags:
     """How many checkpoints of checkpoint_freq are kept; null for all."""
     checkpoint_score_attr: str = "training_iteration"
     """What these are kept by: training_iteration (the newest), or a metric; less is better with min- before it."""
-    restore: str | None = None
-    """Start from the weights of this checkpoint: --ckpt_path."""
     local_dir: str | None = None
     """Folder that holds the runs: --output_dir."""
 
@@ -70,9 +68,8 @@ def translate_run(values: Mapping[str, Any], two_steps: bool = False) -> Values:
             raise UsageError(
                 f"--stop: {name} {value} and another value of the same limit contradict each other: give one"
             )
-    for theirs, ours in (("restore", "ckpt_path"), ("local_dir", "output_dir")):
-        if values.get(theirs) is not None:
-            found[ours] = values[theirs]
+    if values.get("local_dir") is not None:
+        found["output_dir"] = values["local_dir"]
     every, kept = values.get("checkpoint_freq") or 0, values.get("keep_checkpoints_num")
     for name, number in (("checkpoint_freq", every), ("keep_checkpoints_num", 1 if kept is None else kept)):
         low = 0 if name == "checkpoint_freq" else 1
@@ -106,6 +103,6 @@ def _keeping(every: int, kept: int | None, score: str, prefix: str = "Eval/") ->
         "save_top_k": -1 if kept is None else kept,
         "monitor": monitor.replace("Eval/", prefix),
         "mode": "min" if score.startswith("min-") else "max",
-        "save_on_train_epoch_end": False,
+        "save_on_train_epoch_end": True,  # where a run goes on from
     }
     return {"class_path": "pytorch_lightning.callbacks.ModelCheckpoint", "init_args": arguments}

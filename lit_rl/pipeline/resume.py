@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lit_rl.checkpoint import find_last, write_atomic
+from lit_rl.checkpoint import find_last, load, missing_part, write_atomic
 from lit_rl.envs.spaces import Spaces, describe
 from lit_rl.errors import UsageError, printable
 from lit_rl.lit_policy import LitPolicy
@@ -23,6 +23,7 @@ class Resume:
     path: Path
     stage: int
     epochs: int  # begun, of the stage
+    epochs_ended: int
     env_steps: int
     updates: int  # of the stage
     problems: list[str]  # why newer checkpoints were passed over
@@ -49,12 +50,56 @@ def find_resume(folder: Path) -> Resume | None:
             continue
         if found is not None:
             path, checkpoint, passed_over = found
-            about = checkpoint["hyper_parameters"]["lit_rl"]
-            env_steps, updates = (checkpoint["progress"][name] for name in ("env_steps", "updates"))
-            return Resume(path, stage, checkpoint["epoch"] + 1, env_steps, updates, problems + passed_over, about)
+            return _standing(path, checkpoint, problems + passed_over)
     if problems:
         raise UsageError("; ".join(problems))
     return None
+
+
+def find_restored(path: str | Path) -> Resume:
+    """Where the full checkpoint stands that a new run goes on from, as ``--restore`` names it.
+
+    Raises:
+        UsageError: there is none, or it holds weights alone or a second stage.
+    """
+    path = newest_in(path)
+    checkpoint = load(path)
+    if missing_part(checkpoint):
+        raise UsageError(
+            f"--restore {path} holds weights alone: start from them with --ckpt_path {path}, or restore a full checkpoint "
+            "(a run's stage1/last.ckpt, or one of its checkpoints/)"
+        )
+    return restored_from(path, checkpoint)
+
+
+def newest_in(path: str | Path) -> Path:
+    """The file itself; of a run's folder, the newest full checkpoint."""
+    path = Path(path)
+    found = find_resume(path) if path.is_dir() else None
+    return path if found is None else found.path
+
+
+def restored_from(path: Path, checkpoint: dict[str, Any]) -> Resume:
+    """Where a full checkpoint stands that another run goes on from.
+
+    Raises:
+        UsageError: it holds a second stage.
+    """
+    found = _standing(path, checkpoint, [])
+    if found.stage == 2:
+        raise UsageError(
+            f"{path} is of a second stage, which goes on in its own run alone (--experiment_name NAME --resume); "
+            f"a new run starts from its weights with --ckpt_path {path}"
+        )
+    return found
+
+
+def _standing(path: Path, checkpoint: dict[str, Any], problems: list[str]) -> Resume:
+    progress, about = checkpoint["progress"], checkpoint["hyper_parameters"]["lit_rl"]
+    # "epoch" is one less in a checkpoint of an epoch's end than in one of afterwards
+    epochs = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]
+    counts = epochs["ready"], epochs["processed"], progress["env_steps"], progress["updates"]
+    return Resume(path, about["stage"], *counts, problems, about)
 
 
 def check_same(policy: LitPolicy, resume: Resume) -> None:

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback
 
 from lit_rl.callbacks.best import BestCheckpoint
-from lit_rl.checkpoint import AtomicCheckpointIO, copy_atomic, load
+from lit_rl.checkpoint import AtomicCheckpointIO, copy_atomic, load, missing_part
 from lit_rl.errors import UsageError
 from lit_rl.lit_policy import LitPolicy
 from lit_rl.loggers.make import check_logger
-from lit_rl.loggers.records import Records, Row, read_rows
+from lit_rl.loggers.records import Row, read_rows
 from lit_rl.pipeline import make_data, open_folder, prepare_process, set_threads
 from lit_rl.pipeline.ranks import Ranks
+from lit_rl.pipeline.resume import Resume, check_same, newest_in, restored_from
 from lit_rl.pipeline.settings import Settings
 from lit_rl.pipeline.stage import build_policy, evaluated, make_trainer, monitored
 from lit_rl.serving import LoadedPolicy
@@ -27,7 +27,7 @@ class Session:
     It lasts as long as epochs are asked for: limits, patience and a return to stop at do not count.
 
     Raises:
-        UsageError: settings that cannot be used, or more than one device; nothing has been created.
+        UsageError: settings that cannot be used; nothing has been created.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -39,6 +39,9 @@ class Session:
         self.policy: LitPolicy = build_policy(self.stage, self.data, 1, settings.run.compile)
         set_threads(settings.run, self.policy, Ranks())
         check_logger(settings.run.logger)
+        self._restored: Resume | None = None  # what the next epoch goes on from
+        if settings.run.restore is not None:
+            self.restore(settings.run.restore)
         if settings.run.ckpt_path is not None:
             self._take_weights(settings.run.ckpt_path)
             self.policy.algorithm.start_from_policy()
@@ -46,17 +49,17 @@ class Session:
         monitor, mode = monitored(self.stage.evaluation, 1, evaluated(self.policy, self.data))
         keeper = BestCheckpoint(self.folder / "stage1", monitor, mode)
         self.trainer: pl.Trainer = make_trainer(self.stage, self.folder, settings, 1, [keeper], None)
-        if self.trainer.world_size > 1:
-            raise UsageError(f"one process learns here, not {self.trainer.world_size}: give devices 1")
         self._acting: LoadedPolicy | None = None
-        self._restored: Path | None = None  # what the next epoch goes on from
-        self._counts = 0, 0  # its epochs and env steps
 
     def train(self) -> Row:
         """Learn for one epoch and evaluate: the row of result.json."""
         self.trainer.fit_loop.max_epochs = self.epochs + 1
         self.trainer.should_stop = False
-        self.trainer.fit(self.policy, datamodule=self.data, ckpt_path=self._restored)
+        path = None
+        if self._restored is not None:
+            check_same(self.policy, self._restored)
+            path = self._restored.path
+        self.trainer.fit(self.policy, datamodule=self.data, ckpt_path=path)
         self._restored = None
         return read_rows(self.folder)[-1]
 
@@ -71,7 +74,7 @@ class Session:
         the weights alone."""
         target = Path(path) if path is not None else self.folder / "checkpoints" / f"checkpoint-{self.epochs}.ckpt"
         if self._restored is not None:
-            copy_atomic(self._restored, target)
+            copy_atomic(self._restored.path, target)
         elif self.policy.optimize is None:
             about = {
                 "hyper_parameters": dict(self.policy.hparams),
@@ -86,18 +89,12 @@ class Session:
         """Go on from a checkpoint: from all that :meth:`save` kept, or from the weights where it holds no more.
 
         Raises:
-            UsageError: it cannot be read, or holds another algorithm or other networks.
+            UsageError: it cannot be read, or holds another algorithm, other networks or a second stage.
         """
+        path = newest_in(path)
         checkpoint = self._take_weights(path)
-        self._restored = None
-        if "optimizer_states" in checkpoint:
-            self._restored = Path(path)
-            # "epoch" is one less in a checkpoint of an epoch's end than in one of afterwards
-            epochs = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
-            self._counts = epochs, checkpoint["progress"]["env_steps"]
-            if not any(isinstance(callback, _Anew) for callback in self.trainer.callbacks):  # type: ignore[attr-defined]
-                self.trainer.callbacks.append(_Anew(self))  # type: ignore[attr-defined]
-        else:
+        self._restored = None if missing_part(checkpoint) else restored_from(path, checkpoint)
+        if self._restored is None:
             self.policy.algorithm.start_from_policy()
 
     def _take_weights(self, path: str | Path) -> dict[str, Any]:
@@ -111,12 +108,12 @@ class Session:
     @property
     def epochs(self) -> int:
         """Epochs that were learned."""
-        return self.trainer.current_epoch if self._restored is None else self._counts[0]
+        return self.trainer.current_epoch if self._restored is None else self._restored.epochs_ended
 
     @property
     def env_steps(self) -> int:
         """Env steps that were made."""
-        return self.policy.env_steps if self._restored is None else self._counts[1]
+        return self.policy.env_steps if self._restored is None else self._restored.env_steps
 
     def acting(self) -> LoadedPolicy:
         """The policy as it stands: numpy in, numpy out; the same one at every call, since it may remember."""
@@ -129,22 +126,3 @@ class Session:
     def close(self) -> None:
         """End the environments."""
         self.data.close()
-
-
-class _Anew(Callback):
-    """The files of a checkpoint's own folder are not those of this one: rows and best weights begin anew."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        own = (
-            self._session._restored is not None
-            and self._session.folder.resolve() in self._session._restored.resolve().parents
-        )
-        if not own:
-            for callback in trainer.callbacks:  # type: ignore[attr-defined]
-                if isinstance(callback, BestCheckpoint | Records):
-                    checkpoint["callbacks"].pop(callback.state_key, None)

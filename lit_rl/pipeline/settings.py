@@ -29,6 +29,8 @@ class RunConfig:
     """Folder that holds the runs."""
     ckpt_path: str | None = None
     """Start from the weights of this checkpoint or of a run's best.ckpt, counters at 0; last: go on with a run (--resume)."""
+    restore: str | None = None
+    """Go on in a new run from all that a full checkpoint holds, counters and experience too; a run's folder: its newest one."""
     exact_resume: bool = False
     """Begin each epoch with fresh episodes, so that a run that was killed and resumed ends with the same bits (one device)."""
     num_threads: int | Literal["auto"] = "auto"
@@ -49,6 +51,10 @@ class RunConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**32:
             raise UsageError(f"--seed {self.seed} is out of range: it must lie between 0 and {2**32 - 1}")
+        if self.restore is not None and self.ckpt_path is not None:
+            raise UsageError(
+                f"--restore {self.restore} and --ckpt_path {self.ckpt_path} contradict each other: give one of them"
+            )
         if self.num_threads != "auto" and not 1 <= self.num_threads <= 1024:
             raise UsageError(
                 f"--num_threads {self.num_threads} is out of range: it must lie between 1 and 1024, or be auto"

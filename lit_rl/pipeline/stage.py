@@ -31,6 +31,7 @@ from lit_rl.loggers.make import make_logger
 from lit_rl.loggers.paths import Paths
 from lit_rl.loggers.records import Records, read_rows
 from lit_rl.optimize import Compile
+from lit_rl.pipeline.anew import Anew
 from lit_rl.pipeline.resume import Resume
 from lit_rl.pipeline.settings import Settings, StageSettings
 
@@ -218,7 +219,7 @@ def run_stage(
     started, number = time.perf_counter(), policy.stage
     home = folder / f"stage{number}"
     serve(data, settings)
-    data.appends = resume is not None or number == 2
+    data.appends = run.resume or number == 2
     monitor, mode = monitored(settings.evaluation, number, evaluated(policy, data))
     keeper = BestCheckpoint(home, monitor, mode)
     patience = Patience(monitor, mode, settings.evaluation.patience)
@@ -279,19 +280,18 @@ def make_trainer(
         flags["max_epochs"] = max(flags["max_epochs"], resume.epochs)  # fewer than there were: nothing is left to do
     keeper, *others = ours
     plain = bool(flags.get("barebones"))  # no evaluation, no checkpoint, no logging
-    callbacks = [*([] if plain else others), *(flags.get("callbacks") or [])]
+    # rows stand before what may keep a checkpoint that says how many there are
+    records = [Paths(folder, f"stage{number}"), Records(folder, run.stage2 is not None), Anew(folder)]
+    callbacks = [*([] if plain else [*others, *records]), *(flags.get("callbacks") or [])]
     purge_step = None
     if resume is not None:
         purge_step = 1 + (resume.env_steps if settings.data.input is None else resume.updates)
     has_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
     if not plain and not has_bar and flags.get("enable_progress_bar") in (None, True):
         callbacks.append(EnvStepsBar())
-    if not plain:
-        callbacks += [Paths(folder, f"stage{number}"), Records(folder, run.stage2 is not None)]
     if settings.evaluation.videos:
         callbacks.append(Films(folder, settings.evaluation.videos))
     if not plain and flags.get("enable_checkpointing") in (None, True):
-        # the order counts: rows first, then the full checkpoint that says how many there are
         callbacks += [keeper, LastCheckpoint(folder / f"stage{number}", settings.data.checkpoint_every)]
     flags |= {
         "callbacks": callbacks,

@@ -84,6 +84,38 @@ def test_a_result_has_rllibs_keys(tmp_path):
     trainer.stop()
 
 
+def test_five_epochs_saved_and_restored_and_five_more_are_ten(tmp_path):
+    whole, first, second = (make(tmp_path, name, exact_resume=True) for name in "abc")
+    for _ in range(10):
+        last = whole.train()
+    for _ in range(5):
+        first.train()
+    second.restore(first.save())
+    for _ in range(5):
+        result = second.train()
+    for name in ("training_iteration", "timesteps_total", "episode_reward_mean", "evaluation"):
+        assert result[name] == last[name]
+    assert torch.equal(weights(second), weights(whole))
+    assert second.compute_action(np.ones(2)) == whole.compute_action(np.ones(2))
+
+
+def test_settings_that_change_what_was_learned_are_refused_when_it_goes_on(tmp_path):
+    trainer, other = make(tmp_path), make(tmp_path, "b", lr=1e-4)
+    trainer.train()
+    other.restore(trainer.logdir)  # its newest full checkpoint
+    assert other.iteration == 1
+    with pytest.raises(UsageError, match="--lr 0.0001 would change what was learned so far"):
+        other.train()
+
+
+def test_a_restored_trainer_has_the_settings_of_the_run(tmp_path):
+    trainer = make(tmp_path)
+    trainer.train()
+    other = DQNTrainer(env=Signs, restore=trainer.save(), output_dir=tmp_path, experiment_name="b")
+    assert other.train()["training_iteration"] == 2
+    assert other.session.policy.algorithm.config.lr == CONFIG["lr"]
+
+
 def test_save_and_restore_go_on_to_the_same_weights(tmp_path):
     trainer = make(tmp_path, exact_resume=True)
     trainer.train()
@@ -133,6 +165,10 @@ def test_a_trainer_of_another_algorithm_is_refused_by_name(tmp_path):
         ({"two_steps": True}, "a second stage needs the whole run"),
         ({"num_samples": 2}, "a Trainer is one run"),
         ({"env": {"lr": 1}}, "config is given by its name"),
+        ({"resume": True, "experiment_name": "x"}, "there is no run"),
+        ({"restore": "nowhere.ckpt"}, "there is no checkpoint nowhere.ckpt"),
+        ({"accelerator": "cpu", "devices": 2}, "one process learns here, not 2: give devices 1"),
+        ({"accelerator": "quantum"}, "accelerator"),
     ],
 )
 def test_what_a_trainer_cannot_do_is_refused_before_anything_is_created(arguments, message, tmp_path):

@@ -1,0 +1,93 @@
+"""``--restore``: a new run goes on from all that a full checkpoint holds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_runs import DQN
+
+from lit_rl.checkpoint import load
+from lit_rl.cli import main
+
+RUN: dict[str, Any] = DQN | {
+    "env": "tiny_runs:Signs",
+    "num_envs": 2,
+    "step_per_epoch": 40,
+    "episode_per_test": 3,
+    "num_test_envs": 2,
+    "test_episodes": 2,
+    "exact_resume": True,
+    "tuned": False,
+    "accelerator": "cpu",
+    "logger": "false",
+    "enable_progress_bar": False,
+}
+
+
+def train(folder: Path, name: str, *argv: str) -> int:
+    return main(["train", "--local-dir", str(folder), "--experiment-name", name, *argv])
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "result.json").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds a run of two epochs, which kept the first one's checkpoint, and one of four."""
+    folder = tmp_path_factory.mktemp("runs")
+    stop = ["--stop", '{"training_iteration": 2}', "--checkpoint-freq", "1", "--checkpoint-at-end", "--patience", "1"]
+    assert train(folder, "half", "--config", json.dumps(RUN), *stop) == 0
+    assert train(folder, "whole", "--config", json.dumps(RUN), "--max_epochs", "4") == 0
+    return folder
+
+
+@pytest.mark.parametrize("path", ["half", "half/stage1/last.ckpt", "half/checkpoints/checkpoint-0.ckpt", "moved.ckpt"])
+def test_a_restored_run_ends_with_the_bits_of_one_that_was_never_stopped(path, runs, tmp_path, capsys):
+    shutil.copy(runs / "half" / "stage1" / "last.ckpt", runs / "moved.ckpt")  # beside no settings
+    settings = ["--config", json.dumps(RUN)] if path == "moved.ckpt" else ["--patience", "9"]
+    before = {file: file.read_bytes() for file in (runs / "half").rglob("*") if file.is_file()}
+    argv = ["--restore", str(runs / path), "--stop", '{"training_iteration": 4}', *settings]
+    assert train(tmp_path, "new", *argv) == 0
+    begun = 1 if "checkpoints" in path else 2
+    assert f"stage 1, {40 * begun} env steps, {20 * begun} updates" in capsys.readouterr().out
+    found, whole = (load(folder / "stage1" / "last.ckpt") for folder in (tmp_path / "new", runs / "whole"))
+    for name, weight in whole["state_dict"].items():
+        assert torch.equal(found["state_dict"][name], weight), name
+    for name in ("updates", "env_steps", "first_env_step"):
+        assert found["progress"][name] == whole["progress"][name]
+    assert [row["epoch"] for row in rows(tmp_path / "new")] == list(range(begun, 4))
+    of_both = [row for row in rows(runs / "whole") if row["epoch"] >= begun]
+    assert [row["Eval/return"] for row in rows(tmp_path / "new")] == [row["Eval/return"] for row in of_both]
+    assert {file: file.read_bytes() for file in (runs / "half").rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--restore", "{runs}/half/best.ckpt"], "best.ckpt holds weights alone: start from them with --ckpt_path"),
+        (["--restore", "{runs}/none.ckpt"], "there is no checkpoint"),
+        (["--restore", "{runs}"], "has no best.ckpt; it holds"),
+        (["--restore"], "--restore needs a value"),
+        (["--restore", "{runs}/half", "--lr", "1"], "--lr 1.0 would change what was learned so far"),
+        (["--restore", "{runs}/half", "--num_envs", "4"], "--num_envs 4 would change"),
+        (["--restore", "{runs}/half", "--run", "PPO"], "--algo PPO would change"),
+        (["--restore", "{runs}/half"], "--max_epochs 2 is reached already"),
+        (["--restore", "{runs}/half", "--max_epochs", "9", "--max_steps", "40"], "--max_steps 40 is reached already"),
+        (["--restore", "{runs}/half", "--ckpt_path", "x"], "--restore"),
+        (["--restore", "{runs}/half", "--resume", "--experiment_name", "half"], "there is no run"),
+        (["--restore", "{runs}/moved.ckpt", "--config", '{"env": "tiny_runs:Signs"}'], "would change"),
+    ],
+)
+def test_what_cannot_be_restored_is_one_line_and_nothing_is_created(argv, message, runs, tmp_path, monkeypatch, capsys):
+    shutil.copy(runs / "half" / "stage1" / "last.ckpt", runs / "moved.ckpt")
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *(part.replace("{runs}", str(runs)) for part in argv)]) == 2
+    err = capsys.readouterr().err
+    assert message in err and err.count("\n") == 1, err
+    assert list(tmp_path.iterdir()) == []
