@@ -287,19 +287,21 @@ class LitPolicy(pl.LightningModule):
         return self._refining.at(minibatch.obs, self.updates, progress.env_steps, made)
 
     def _count(self, updated: Updated) -> None:
-        """One more update, in our count and in Lightning's ``global_step``, which counts optimizer steps."""
-        self.updates += 1
+        """One more update."""
+        self.__dict__["updates"] += 1  # what a module does when it is given an attribute costs more than all of this
         self._newest.append(updated.metrics)
         if self._averaging is not None and self.average_weights is not None:
             self._averaging.move(1 - self.average_weights)
-        progress = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
-        progress.increment_ready()
-        progress.increment_completed()
 
     def _end_iteration(self) -> None:
         assert self.optimize is not None and self.native is not None
         self.native.poll(self._seconds_left())
         self._finished += self._data.take_episodes()
+        progress = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
+        made = self.updates - progress.total.completed
+        for counted in (progress.total, progress.current):  # Lightning's global_step counts optimizer steps
+            counted.ready += made
+            counted.completed += made
         self._join_metrics()
         for name, group in self.optimize.groups.items():
             if not torch.isfinite(group.flat.detach().sum()):

@@ -49,6 +49,7 @@ class ReplayBuffer:
         self._age = np.zeros(total if stacking.depth > 1 else 0, np.uint8)
         self._obs: Tree = None  # made when the first rows show their shapes
         self._action = np.zeros(0)
+        self._ones = torch.ones(0)  # weights of the newest minibatch
         self.is_transition, self.ended, self.terminated, self.reward, self.age = map(
             torch.from_numpy, (self._is_transition, self._ended, self._terminated, self._reward, self._age)
         )
@@ -66,55 +67,57 @@ class ReplayBuffer:
             return np.zeros(0, np.int64)
         if self.obs is None:
             self._allocate(steps.obs, steps.action)
+        # of the rows in each env's ring, the current observation's too
+        order: np.ndarray = np.arange(length + 1)[:, None]
+        longest = length
         t, n = steps.final_index.T
-        inserted: np.ndarray | int = 0  # rows for final observations, (T, N) where there are any
-        total: np.ndarray | int = length
-        order = np.arange(length)[:, None]
-        if len(t):
-            inserted = np.zeros((length, self.num_envs), np.int64)
-            inserted[t, n] = 1
-            total = length + inserted.sum(0)
-            order = order + inserted.cumsum(0) - inserted
-        longest = int(np.max(total))
+        if len(t):  # final observations have rows of their own
+            inserted = np.zeros((length + 1, self.num_envs), np.int64)
+            inserted[t + 1, n] = 1
+            order = order + inserted.cumsum(0)
+            longest = int(order[-1].max())
         first = 0
         if longest >= self.rows:  # of a block larger than the ring, its end only, and nothing from before it
-            each = np.ones((length, self.num_envs), np.int64) + inserted
-            first = int((each[::-1].cumsum(0).max(1) >= self.rows).sum())
+            first = int(((order[-1] - order[:-1]).max(1) >= self.rows).sum())
             self._is_transition[:] = False
         at = (self.head + order) % self.rows + self._base
-        rows = at[first:].reshape(-1)
+        seen = at[first:].reshape(-1)
+        rows, now = seen[: -self.num_envs], seen[-self.num_envs :]
 
         def put(room: np.ndarray, where: np.ndarray, values: np.ndarray) -> None:
             room[where] = values
 
-        tree_map(lambda room, x: put(room, rows, x[first:length].reshape(-1, *x.shape[2:])), self._obs, steps.obs)
-        self._action[rows] = steps.action[first:].reshape(-1, *steps.action.shape[2:])
-        self._reward[rows] = steps.reward[first:].reshape(-1)
-        self._terminated[rows] = steps.terminated[first:].reshape(-1)
-        self._ended[rows] = ((steps.terminated | steps.truncated) & steps.valid)[first:].reshape(-1)
-        self._is_transition[rows] = steps.valid[first:].reshape(-1)
-        final = rows[:0]
+        def flat(x: np.ndarray) -> np.ndarray:
+            return x[first:].reshape(-1, *x.shape[2:])
+
+        tree_map(lambda room, x: put(room, seen, flat(x)), self._obs, steps.obs)
+        self._action[rows] = flat(steps.action)
+        self._reward[rows] = flat(steps.reward)
+        self._terminated[rows] = flat(steps.terminated)
+        self._ended[rows] = flat((steps.terminated | steps.truncated) & steps.valid)
+        self._is_transition[rows] = flat(steps.valid)
+        self._is_transition[now] = False
+        self.head = now - self._base
+        self.filled = min(self.rows, self.filled + longest)
+        changed = [seen]
         if len(t):
             keep = t >= first
             at_end = at[t[keep], n[keep]]
             final = np.where((at_end + 1) % self.rows == 0, at_end + 1 - self.rows, at_end + 1)
             tree_map(lambda room, x: put(room, final, x[keep]), self._obs, steps.final_obs)
             self._is_transition[final] = False
-        self.head = (self.head + total) % self.rows
-        now = self.head + self._base
-        tree_map(lambda room, x: put(room, now, x[length]), self._obs, steps.obs)
-        self._is_transition[now] = False
-        changed = [rows, final, now]
+            changed.append(final)
         if self.stacking.depth > 1:
-            self._age[rows] = steps.age[first:length].reshape(-1)
-            self._age[final] = np.minimum(steps.age[t, n] + 1, self.stacking.depth - 1)[t >= first]
-            self._age[now] = steps.age[length]
+            self._age[seen] = flat(steps.age)
+            if len(t):
+                self._age[final] = np.minimum(steps.age[t, n] + 1, self.stacking.depth - 1)[keep]
             if first:  # what their stacks would begin with has not been kept
-                early = steps.age[first:length] > order[first:] - order[first]
-                self._is_transition[at[first:][early]] = False
+                early = steps.age[first:length] > order[first:length] - order[first]
+                self._is_transition[at[first:length][early]] = False
             changed.append(self._forget())
-        self.filled = min(self.rows, self.filled + longest)
-        return np.arange(len(self._reward)) if first else np.concatenate(changed)
+        if first:
+            return np.arange(len(self._reward))
+        return seen if len(changed) == 1 else np.concatenate(changed)
 
     def _forget(self) -> np.ndarray:
         """Rows that are no transitions any more, as the first frames of their stacks have been written over."""
@@ -128,7 +131,7 @@ class ReplayBuffer:
         """Rows (n,) of transitions, uniform over all that are kept."""
         rows = self._candidates(n, generator)
         found = rows.numpy()  # the same memory
-        bad = np.flatnonzero(~self._is_transition.take(found))
+        (bad,) = (~self._is_transition.take(found)).nonzero()
         while len(bad):
             found[bad] = self._candidates(len(bad), generator).numpy()
             bad = bad[~self._is_transition.take(found[bad])]
@@ -144,7 +147,7 @@ class ReplayBuffer:
         """The transitions that begin at rows (B,), over up to ``n_step`` steps of their own episode."""
         first = rows.numpy()
         reward = self._reward.take(first)
-        discount = np.full_like(reward, gamma)
+        discount: np.ndarray | np.float32 = np.float32(gamma)
         last = first
         for _ in range(n_step - 1):
             following = self._after(last)
@@ -154,14 +157,16 @@ class ReplayBuffer:
             reward += np.where(goes_on, discount * self._reward.take(following), np.float32(0))
             discount = np.where(goes_on, discount * np.float32(gamma), discount)
             last = np.where(goes_on, following, last)
-        discount[self._terminated.take(last)] = 0.0
+        discount = discount * ~self._terminated.take(last)
+        if self._ones.shape != first.shape:
+            self._ones = torch.ones(len(first))
         return Transitions(
             obs=self._seen(first),
             action=_take(self._action, first),
             reward=torch.from_numpy(reward),
             discount=torch.from_numpy(discount),
             next_obs=self._seen(self._after(last)),
-            weight=torch.ones(len(first)),
+            weight=self._ones,
         )
 
     def seen(self, rows: Tensor) -> Tree:

@@ -41,6 +41,7 @@ class _Block:
         self.valid = np.zeros((capacity, envs), bool)
         self.age = np.zeros((capacity + 1, envs), np.uint8)
         self.action = np.zeros(0)  # made when the first action shows its shape
+        self._views: dict[int, Steps] = {}
 
     def set_obs(self, t: int, obs: Tree) -> None:
         if isinstance(self.obs, np.ndarray):
@@ -55,6 +56,22 @@ class _Block:
         if not self.action.size:
             self.action = np.zeros((self.capacity, *action.shape), action.dtype)
         self.action[t] = action
+
+    def steps(self, t: int) -> Steps:
+        """The first ``t`` vector steps, without final observations, in this memory."""
+        if t not in self._views:
+            self._views[t] = Steps(
+                obs=tree_map(lambda x: x[: t + 1], self.obs),
+                action=self.action[:t],
+                reward=self.reward[:t],
+                terminated=self.terminated[:t],
+                truncated=self.truncated[:t],
+                valid=self.valid[:t],
+                final_index=NOTHING,
+                final_obs=tree_map(lambda x: x[0, :0], self.obs),
+                age=self.age[: t + 1],
+            )
+        return self._views[t]
 
 
 class Collector:
@@ -121,7 +138,6 @@ class Collector:
         """Drop the episodes under way, not counted; the next collect begins fresh ones, seeded by the env steps made so far."""
         self._obs = self._drawn = None
 
-    @torch.no_grad()
     def collect(
         self, n: int, policy: Policy, env_steps: int, random: bool = False, keep_state: int | None = None
     ) -> Steps:
@@ -153,13 +169,15 @@ class Collector:
         drawn = self._draw(policy, block.capacity)
         noise = policy.scaled(drawn[: block.capacity], env_steps, self.vector_step)
         initial = policy.initial_state(self.num_envs)
-        state = self._state if _alike(self._state, initial) else initial  # another policy may remember otherwise
+        state = initial
+        if initial is not None and _alike(self._state, initial):  # another policy may remember otherwise
+            state = self._state
         states = _States(None if initial is None else keep_state)
         final_index: list[tuple[int, int]] = []
         final_obs: list[Tree] = []
         metrics: dict[int, dict[str, float]] = {}
         block.valid.fill(True)
-        resetting = int(np.count_nonzero(self._resetting))
+        resetting = int(np.count_nonzero(self._resetting)) if self._next_step else 0
         made = t = 0
         while made < wanted:
             states.before(t, state)
@@ -197,13 +215,19 @@ class Collector:
                 state = reset_state(state, initial, fresh)
             t += 1
         self._drawn = drawn[t:], policy
-        self._obs = tree_map(lambda x: x[t].copy(), block.obs)
+        self._obs = tree_map(np.ndarray.copy, block.get_obs(t))
         self._state = state
         ranks = self.vector_step // self.num_envs
         begin = env_steps + ranks * self._surplus
         self._surplus += made - n
         self.env_steps += made
-        steps = states.add_to(_steps(block, t, final_index, final_obs, past), state)
+        steps = block.steps(t)
+        if final_index:
+            stacked = tree_map(_stacked, block.obs, *final_obs)
+            steps = steps._replace(final_index=np.array(final_index, np.int64), final_obs=stacked)
+        if frames is not None:
+            steps = steps._replace(past=past)
+        steps = states.add_to(steps, state)
         _check_finite(steps, begin, ranks)
         if self.recorder is not None:
             self.recorder.add(steps, policy, env_steps, self.vector_step, random)
@@ -343,24 +367,9 @@ def reset_state(state: Tree, initial: Tree, fresh: np.ndarray) -> Tree:
     return tree_map(reset, state, initial)
 
 
-def _steps(block: _Block, t: int, final_index: list[tuple[int, int]], final_obs: list[Tree], past: Tree) -> Steps:
-    """The first ``t`` vector steps of a block, in its memory, which the next collect overwrites."""
-
-    def stack(room: np.ndarray, *leaves: Any) -> np.ndarray:
-        return np.stack(leaves).astype(room.dtype, copy=False) if leaves else room[0, :0]
-
-    return Steps(
-        obs=tree_map(lambda x: x[: t + 1], block.obs),
-        action=block.action[:t],
-        reward=block.reward[:t],
-        terminated=block.terminated[:t],
-        truncated=block.truncated[:t],
-        valid=block.valid[:t],
-        final_index=np.array(final_index, np.int64) if final_index else NOTHING,
-        final_obs=tree_map(stack, block.obs, *final_obs),
-        age=block.age[: t + 1],
-        past=past,
-    )
+def _stacked(room: np.ndarray, *leaves: Any) -> np.ndarray:
+    """Final observations, one after the other, as a block keeps them."""
+    return np.stack(leaves).astype(room.dtype, copy=False)
 
 
 def _check_finite(steps: Steps, begin: int, ranks: int) -> None:
@@ -375,13 +384,13 @@ def _check_finite(steps: Steps, begin: int, ranks: int) -> None:
     def env_step(t: int, n: int) -> int:
         return begin if t < 0 else int(begin + ranks * steps.valid[:t].sum() + steps.valid[t, : n + 1].sum())
 
-    if not math.isfinite(steps.reward.sum()):
+    if not _is_finite(steps.reward):
         bad = np.argwhere(~np.isfinite(steps.reward))
         if len(bad):
             t, n = bad[0]
             raise NumericsError(f"env {n} returned the reward {steps.reward[t, n]} at env step {env_step(t, n)}")
     for leaf, final in zip(tree_leaves(steps.obs), tree_leaves(steps.final_obs), strict=True):
-        if leaf.dtype.kind == "f" and not math.isfinite(leaf.sum() + (final.sum() if len(final) else 0)):
+        if leaf.dtype.kind == "f" and not (_is_finite(leaf) and _is_finite(final)):
             bad = np.argwhere(~np.isfinite(leaf).all(tuple(range(2, leaf.ndim))))
             late = steps.final_index[~np.isfinite(final).all(tuple(range(1, final.ndim)))]
             if len(bad) or len(late):
@@ -389,3 +398,9 @@ def _check_finite(steps: Steps, begin: int, ranks: int) -> None:
                 raise NumericsError(
                     f"env {n} returned an observation with NaN or infinity at env step {env_step(t, n)}"
                 )
+
+
+def _is_finite(x: np.ndarray) -> bool:
+    """False where there is NaN or infinity, and for some very large numbers, whose squares are none any more."""
+    flat = x.reshape(-1)
+    return math.isfinite(flat.dot(flat))

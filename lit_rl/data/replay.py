@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class ReplaySource:
             self.priorities = Priorities(plan.prioritized, len(self.buffer.reward))
         self.generator = torch.Generator().manual_seed(seed)
         self._drawn = torch.zeros(0, dtype=torch.int64)  # rows of the newest prioritized minibatch
+        self._no_noise = torch.zeros(plan.noise) if 0 in plan.noise else None
         self._stage_start = 0  # env steps before this source began
         self._due = float(plan.first_updates)  # updates earned and not made
 
@@ -89,11 +90,15 @@ class ReplaySource:
         """What the buffer gives: drawn at once, or by the priorities of the moment."""
         plan, generator = self.plan, self.generator
         size = plan.batch_size - self._mixed_in
-        noise = torch.randn(updates, *plan.noise, generator=generator)
+        noise: Sequence[Tensor] | Tensor
+        if self._no_noise is None:
+            noise = torch.randn(updates, *plan.noise, generator=generator)
+        else:
+            noise = [self._no_noise] * updates
         if self.priorities is None:
             whole = self.buffer.gather(self.buffer.draw(updates * size, generator), plan.n_step, plan.gamma)
             if updates == 1:
-                yield whole._replace(noise=noise[0])
+                yield Transitions(*whole[:-1], noise[0])
             else:
                 *rows, no_return, _ = whole
                 parts = zip(*(minibatches(x, size) for x in rows), [no_return] * updates, noise, strict=True)

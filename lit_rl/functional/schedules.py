@@ -47,11 +47,13 @@ def value_at(schedule: Schedule, env_steps: int) -> float:
     return float(np.interp(env_steps, *_points(schedule)))
 
 
-def values_at(schedule: Schedule, env_steps: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """The values after each of `env_steps` (any shape), in that shape."""
+def values_along(schedule: Schedule, env_steps: int, stride: int, count: int) -> npt.NDArray[np.float32]:
+    """The values (count,) after `env_steps` environment steps, `stride` more, ...; (1,) where they are one and the same."""
     if isinstance(schedule, (int, float)):
-        return np.full(env_steps.shape, schedule, dtype=np.float64)
-    return np.asarray(np.interp(env_steps, *_points(schedule)), dtype=np.float64)
+        return np.array([schedule], np.float32)
+    if env_steps >= schedule[-1][0]:
+        return np.array([schedule[-1][1]], np.float32)
+    return np.interp(env_steps + stride * np.arange(count), *_points(schedule)).astype(np.float32)
 
 
 def final_value(schedule: Schedule) -> float:

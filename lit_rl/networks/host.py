@@ -33,15 +33,18 @@ def host_forward(layers: Sequence[nn.Module] | None) -> HostForward | None:
     zero = np.float32(0)
 
     def forward(x: np.ndarray) -> np.ndarray:
+        single = len(x) == 1
+        if single:  # operations on a vector cost half of those on a matrix of one row
+            x = x[0]
         for kind, weight, bias in steps:
             if weight is not None:
-                x = x @ weight
+                x = np.dot(x, weight)
                 if bias is not None:
                     x += bias
             elif kind == "relu":
                 np.maximum(x, zero, out=x)
             else:
                 np.tanh(x, out=x)
-        return x
+        return x[None] if single else x
 
     return forward

@@ -45,6 +45,7 @@ class TorchActor:
         self._policy, self._random = policy, random
         self._device = next(policy.parameters()).device
 
+    @torch.no_grad()
     def act(self, obs: Tree, noise: np.ndarray | None, state: Tree) -> tuple[np.ndarray, Tree]:
         seen = tree_map(lambda x: torch.from_numpy(x).to(self._device), obs)
         drawn = None if noise is None else torch.from_numpy(noise).to(self._device)

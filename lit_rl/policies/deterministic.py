@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lit_rl.envs.spaces import Spaces
-from lit_rl.functional.schedules import Schedule, values_at
+from lit_rl.functional.schedules import Schedule, values_along
 from lit_rl.functional.tree import Tree
 from lit_rl.networks.critics import ContinuousCritic
 from lit_rl.networks.custom import MakeEncoder
@@ -100,7 +100,7 @@ class Deterministic(Policy):
 
     def scaled(self, drawn: np.ndarray, env_steps: int, vector_step: int) -> np.ndarray:
         """Normal numbers (steps, envs, 2 A): scaled by sigma, then as drawn (for :meth:`random`)."""
-        sigma = values_at(self.sigma, env_steps + vector_step * np.arange(len(drawn))).astype(np.float32)
+        sigma = values_along(self.sigma, env_steps, vector_step, len(drawn))
         return np.concatenate([drawn * sigma[:, None, None], drawn], axis=2)
 
     def log_prob(self, obs: Tree, action: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lit_rl.envs.spaces import Spaces, describe
 from lit_rl.errors import UsageError
 from lit_rl.functional.distributions import categorical_kl, categorical_log_prob, mask_logits
-from lit_rl.functional.schedules import Schedule, value_at, values_at
+from lit_rl.functional.schedules import Schedule, value_at, values_along
 from lit_rl.functional.tree import Tree
 from lit_rl.networks.custom import MakeEncoder
 from lit_rl.networks.encoder import Encoder
@@ -145,11 +145,9 @@ class EpsilonGreedy(Policy):
     def scaled(self, drawn: np.ndarray, env_steps: int, vector_step: int) -> np.ndarray:
         """The same numbers with a coin that is negative with probability epsilon."""
         noise = drawn.copy()
-        if self.fixed_eps is None:
-            eps = values_at(self.epsilon, env_steps + vector_step * np.arange(len(drawn)))
-            noise[..., 0] -= eps.astype(np.float32)[:, None]
-        else:
-            noise[..., 0] -= np.float32(self.fixed_eps)
+        epsilon = self.epsilon if self.fixed_eps is None else self.fixed_eps
+        coin = noise[..., 0]
+        coin -= values_along(epsilon, env_steps, vector_step, len(drawn))[:, None]
         return noise
 
     def host_act(self) -> HostAct | None:

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from lit_rl.functional.schedules import check_schedule, final_value, value_at, values_at
+from lit_rl.functional.schedules import check_schedule, final_value, value_at, values_along
 
 LINE = [[100, 1.0], [300, 0.5], [400, 0.0]]
 
@@ -22,12 +22,12 @@ LINE = [[100, 1.0], [300, 0.5], [400, 0.0]]
 )
 def test_a_schedule_is_a_line_through_its_points(env_steps, value):
     assert value_at(LINE, env_steps) == pytest.approx(value)
-    assert values_at(LINE, np.array([[env_steps]])) == pytest.approx(np.array([[value]]))
+    assert values_along(LINE, env_steps, 1, 1) == pytest.approx(np.array([value]))
 
 
 def test_a_number_is_constant():
     assert value_at(3, 7) == 3.0
-    assert values_at(0.25, np.arange(4)).tolist() == [0.25] * 4
+    assert values_along(0.25, 3, 2, 4).tolist() == [0.25]
     assert final_value(0.25) == 0.25
 
 
