@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -57,33 +57,67 @@ def from_argv(argv: list[str]) -> Request:
     Raises:
         UsageError: a stray word, or a config that cannot be read.
     """
-    request, configs, flags = Request(), [], {}
-    tokens = list(argv)
+    line = take_apart(argv, ACTIONS)
+    line.refuse_words()
+    request = Request(actions=line.actions)
+    for name, value in line.flags:
+        if name == "config":
+            if value is True or not value:
+                raise UsageError("--config needs a file, or settings such as '{\"gamma\": 0.98}'")
+            request.add(*read_config(value))
+    request.add({name: value for name, value in line.flags if name != "config"}, "")
+    return request
+
+
+@dataclass
+class Line:
+    """An argument line, taken apart."""
+
+    words: list[str] = field(default_factory=list)
+    flags: list[tuple[str, str | Literal[True]]] = field(
+        default_factory=list
+    )  # as typed, in order; True: without a value
+    actions: set[str] = field(default_factory=set)
+
+    def refuse_words(self) -> None:
+        """Refuse what stands without a flag, by name."""
+        if self.words:
+            raise UsageError(f"unexpected argument {self.words[0]}: settings are given as --name value")
+
+
+def take_apart(argv: list[str], actions: Collection[str], switches: Collection[str] = ()) -> Line:
+    """Tell words from ``--name value``, ``--name=value`` and bare ``--name``; dashes in a name are underscores.
+
+    Args:
+        argv: what was typed.
+        actions: flags that take no value.
+        switches: flags that a word may follow, because they take no other value than true or false; ``--no_<name>`` is false.
+
+    Raises:
+        UsageError: an action with a value.
+    """
+    line, tokens = Line(), [SHORT.get(token, token) for token in argv]
     while tokens:
         token = tokens.pop(0)
-        token = SHORT.get(token, token)
         name, equals, value = token[2:].partition("=")
         if not token.startswith("--") or not name:
-            raise UsageError(f"unexpected argument {token}: settings are given as --name value")
+            line.words.append(token)
+            continue
         name = name.replace("-", "_")
-        if name in ACTIONS:
+        name = ALIASES.get(name, name)
+        if name in actions:
             if equals:
                 raise UsageError(f"--{name} takes no value")
-            request.actions.add(name)
-            continue
-        if not equals and tokens and not tokens[0].startswith("--") and tokens[0] not in SHORT:
-            equals, value = "=", tokens.pop(0)
-        if name == "config":
-            if not value:
-                raise UsageError("--config needs a file, or settings such as '{\"gamma\": 0.98}'")
-            configs.append(value)
+            line.actions.add(name)
+        elif equals:
+            line.flags.append((name, value))
+        elif name.startswith("no_") and name[3:] in switches:
+            line.flags.append((name[3:], "false"))
+        elif tokens and not tokens[0].startswith("--") and (name not in switches or tokens[0] in ("true", "false")):
+            line.flags.append((name, tokens.pop(0)))
         else:
-            name = ALIASES.get(name, name)
-            flags[name] = value if equals else True
-    for config in configs:
-        request.add(*read_config(config))
-    request.add(flags, "")
-    return request
+            line.flags.append((name, True))
+    return line
 
 
 def from_python(settings: dict[str, Any]) -> Request:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Generic, TypeVar
 
+from lit_rl.cli.arguments import take_apart
 from lit_rl.cli.flags import Flags, members
 from lit_rl.errors import UsageError
 
 Settings = TypeVar("Settings")
-
-RUN = "run"  # RLlib's and our other name of --algo
 
 
 class Command(Generic[Settings]):
@@ -37,42 +36,17 @@ class Command(Generic[Settings]):
         Raises:
             UsageError: a word or flag too many or too few, or a value of the wrong type.
         """
-        words, flags = self._split(argv)
-        if words is None:
+        switches = [name for name, hint in self.flags.hints.items() if bool in members(hint)]
+        line = take_apart(argv, ("help",), switches)
+        if line.actions:
             print(self.flags.format_help(), end="")
             return None
-        values = self.flags.check(flags)
+        values = self.flags.check(dict(line.flags))
         if self.words is None:
-            if words:
-                raise UsageError(f"unexpected argument {words[0]}: settings are given as --name value")
+            line.refuse_words()
         else:
-            values[self.words[0]] = self._checked_words(words)
+            values[self.words[0]] = self._checked_words(line.words)
         return self.settings(**values)
-
-    def _split(self, argv: list[str]) -> tuple[list[str] | None, dict[str, Any]]:
-        """Words and flags; no words at all where help is asked for."""
-        tokens, words = list(argv), []
-        flags: dict[str, Any] = {}
-        while tokens:
-            token = tokens.pop(0)
-            if token in ("-h", "--help"):
-                return None, {}
-            if not token.startswith("--") or token == "--":
-                words.append(token)
-                continue
-            name, equals, value = token[2:].partition("=")
-            name = name.replace("-", "_")
-            name = "algo" if name == RUN else name
-            given: Any = value
-            is_bool = bool in members(self.flags.hints.get(name))
-            if not equals and name.startswith("no_") and bool in members(self.flags.hints.get(name[3:])):
-                name, given = name[3:], False
-            elif not equals and is_bool and (not tokens or tokens[0] not in ("true", "false")):
-                given = True
-            elif not equals:
-                given = tokens.pop(0) if tokens and not tokens[0].startswith("--") else True
-            flags[name] = given
-        return words, flags
 
     def _checked_words(self, words: list[str]) -> Any:
         assert self.words is not None

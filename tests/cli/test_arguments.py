@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lit_rl.cli.arguments import dump_yaml, from_argv, from_python, load_yaml
+from lit_rl.cli.arguments import dump_yaml, from_argv, from_python, load_yaml, take_apart
 from lit_rl.errors import UsageError
 
 
@@ -88,6 +88,15 @@ def test_a_config_that_is_a_folder_or_no_text_is_refused(tmp_path):
 def test_an_empty_config_sets_nothing(tmp_path):
     (tmp_path / "empty.yaml").write_text("# nothing\n")
     assert from_argv(["--config", str(tmp_path / "empty.yaml")]).values == {}
+
+
+def test_words_stand_between_flags_and_switches_take_none_of_them():
+    line = take_apart(
+        ["--fast", "a", "--no-loud", "--out=b", "-f", "c", "--fast", "false", "d", "-h"], ("help",), ("fast", "loud")
+    )
+    assert line.words == ["a", "d"]
+    assert line.flags == [("fast", True), ("loud", "false"), ("out", "b"), ("file", "c"), ("fast", "false")]
+    assert line.actions == {"help"}
 
 
 def test_dashes_and_underscores_are_the_same():
