@@ -123,7 +123,7 @@ def errors(err: str) -> list[str]:
 
 
 def test_two_ranks_learn_one_policy_from_experience_of_their_own(start, tmp_path):
-    run = start("--two_steps", "--max_epochs_2", "1", "--devices", "2", *SMALL)
+    run = start("--two_steps", "--max_epochs_2", "1", "--devices", "2", "--hooks", "rank_witness:Measures", *SMALL)
     code, out, err = run.end()
     assert code == 0, err
     assert err == "" and out.count("best policy:") == 1
@@ -142,6 +142,13 @@ def test_two_ranks_learn_one_policy_from_experience_of_their_own(start, tmp_path
     ]
     assert [row["Train/episodes"] for row in rows] == [4, 4, 4], "2 envs on each of 2 ranks, 10 steps in episodes of 8"
     assert [row["Train/length"] for row in rows] == [8, 8, 8]
+    values = [[float(value) for (value,) in run.notes(rank, "value")] for rank in (0, 1)]
+    assert [len(of_rank) for of_rank in values] == [6, 6]
+    for i, row in enumerate(rows):  # what hooks measured of both ranks' episodes is one
+        of_epoch = [value for of_rank in values for value in of_rank[2 * i : 2 * i + 2]]
+        found = [row[f"Train/value_{name}"] for name in ("mean", "min", "max")]
+        assert found == [pytest.approx(x) for x in (sum(of_epoch) / 4, min(of_epoch), max(of_epoch))]
+        assert found[1] < 10 < found[2], "one rank's are ten more"
     # a single rank finds the same, digit for digit
     summary = json.loads((folder / "summary.json").read_text())
     for stage, row in (("stage1", rows[1]), ("stage2", rows[2])):
