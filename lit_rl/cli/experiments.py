@@ -117,9 +117,20 @@ def _translated(request: Request) -> Request:
                 continue  # which is refused by its name
             value = given | {"callbacks": [*_listed(given.get("callbacks")), *value["callbacks"]]}
         elif name in found and _plain(found[name]) != value:
-            raise UsageError(f"--{name} {found[name]} and --stop or --local_dir say different things of it")
+            raise UsageError(
+                f"--{name} {found[name]} and {GIVEN_BY.get(name, '--stop')} contradict each other: give one"
+            )
         found[name] = value
+        origin[name] = f" ({GIVEN_BY.get(name, '--stop')})"
     return Request(found, origin, request.actions)
+
+
+GIVEN_BY = {
+    "output_dir": "--local_dir",
+    "enable_checkpointing": "--checkpoint_at_end",
+    "callbacks": "--checkpoint_freq",
+    "step2": "--checkpoint_freq",
+}  # the others: --stop
 
 
 def _plain(value: Any) -> Any:

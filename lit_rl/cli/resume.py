@@ -41,7 +41,14 @@ CHANGEABLE = (
         "profiler",
         "log_every_n_steps",
     ),
-    *("enable_progress_bar", "enable_model_summary", "detect_anomaly", "benchmark", "num_sanity_val_steps"),
+    *(
+        "enable_checkpointing",
+        "enable_progress_bar",
+        "enable_model_summary",
+        "detect_anomaly",
+        "benchmark",
+        "num_sanity_val_steps",
+    ),
 )
 
 

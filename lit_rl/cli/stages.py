@@ -32,7 +32,7 @@ OF_THE_RUN = (
     *("validation_fraction", "skip_bad_episodes", "window_mb", "output"),
 )
 # What is typed for a stage that learns from data and does not pass to one that acts: other units, other metrics.
-OF_DATA = ("input", "monitor", "stop_return", "step_per_epoch", "steps_per_iteration")
+OF_DATA = ("input", "input_evaluation", "monitor", "stop_return", "step_per_epoch", "steps_per_iteration")
 LIMITS = {"max_steps": -1, "max_time": None, "total_timesteps": None}  # and their values that limit nothing
 DEFAULT_MAX_EPOCHS = 100
 OFFLINE = {"step_per_epoch": 1_000}  # updates, of a stage that learns from data

@@ -138,9 +138,10 @@ COMMON = (
     ),
     Key(
         "input_evaluation",
-        "",
-        "is and wis are always logged where they are known, as Eval/is_return and Eval/wis_return",
+        "input_evaluation",
+        "refused where the data do not allow it; logged as Eval/is_return and Eval/wis_return; simulation is an env",
         lambda value, *_: becomes.input_evaluation(value),
+        lambda value: value in ("is", "wis") or (isinstance(value, str | list) and "simulation" in value),
     ),
     refused("shuffle_buffer_size", "minibatches are drawn from all episodes in memory: give window_mb", 0),
     Key("output", "output", "", lambda value, *_: {} if value is None else {"output": value}),

@@ -19,8 +19,8 @@ class RunFlags:
     """When to end, '{"Eval/return": 475, "env_steps": 100000, "time_total_s": 600}'; training_iteration: epochs."""
     checkpoint_freq: int = 0
     """Epochs between two checkpoints that are kept, in checkpoints/; 0 keeps the best and the last alone."""
-    checkpoint_at_end: bool = False
-    """Keep a checkpoint at the end of training; last.ckpt is always kept."""
+    checkpoint_at_end: bool = True
+    """Keep a full checkpoint at the end of training: stage1/last.ckpt, which cannot be turned off."""
     keep_checkpoints_num: int | None = None
     """How many checkpoints of checkpoint_freq are kept; null for all."""
     checkpoint_score_attr: str = "training_iteration"
@@ -75,8 +75,8 @@ def translate_run(values: Mapping[str, Any], two_steps: bool = False) -> Values:
         low = 0 if name == "checkpoint_freq" else 1
         if isinstance(number, bool) or not isinstance(number, int) or number < low:
             raise UsageError(f"--{name} {number} is not allowed: give a whole number of at least {low}")
-    if values.get("checkpoint_at_end", False) not in (True, False):
-        raise UsageError(f"--checkpoint_at_end {values['checkpoint_at_end']} is not allowed: give true or false")
+    if "checkpoint_at_end" in values:
+        found |= _at_end(values["checkpoint_at_end"])
     if not every and ("keep_checkpoints_num" in values or "checkpoint_score_attr" in values):
         raise UsageError(
             "--keep_checkpoints_num and --checkpoint_score_attr are about those of --checkpoint_freq: give it"
@@ -87,6 +87,17 @@ def translate_run(values: Mapping[str, Any], two_steps: bool = False) -> Values:
         if two_steps:
             found["step2"] = {"callbacks": [_keeping(every, kept, score, "Step2Eval/")]}
     return found
+
+
+def _at_end(given: Any) -> Values:
+    if not isinstance(given, bool):
+        raise UsageError(f"--checkpoint_at_end {given} is not allowed: give true, or leave it out")
+    if not given:
+        raise UsageError(
+            "--checkpoint_at_end false is not allowed: last.ckpt is what a run goes on from; for no checkpoint at all give "
+            "--enable_checkpointing false"
+        )
+    return {"enable_checkpointing": True}
 
 
 SCORES = {"training_iteration": "epoch", "episode_reward_mean": "Eval/return", "timesteps_total": "epoch"}

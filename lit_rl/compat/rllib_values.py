@@ -230,10 +230,9 @@ def optimization(value: Any, given: Mapping[str, Any], known: Collection[str]) -
 
 def input_evaluation(value: Any) -> Values:
     names = [value] if isinstance(value, str) else list(value or [])
-    for name in names:
-        if name not in ("is", "wis"):
-            raise UsageError(f"{name!r} is not allowed: give is or wis; simulation is --env ID")
-    return {}
+    if "simulation" in names:
+        raise UsageError("'simulation' is not allowed: evaluations play episodes wherever there is an env (--env ID)")
+    return {"input_evaluation": names}
 
 
 def of_td3(name: str, value: Any, known: Collection[str]) -> Values:

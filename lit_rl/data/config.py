@@ -72,6 +72,8 @@ class EvalConfig:
     """Evaluations without a better score that end stage 1; by default it runs to its limit."""
     stop_return: float | None = None
     """End a stage as soon as an evaluation's mean return reaches this."""
+    input_evaluation: list[Literal["is", "wis"]] | None = None
+    """Estimates of the return that recorded episodes must allow, Eval/is_return and Eval/wis_return; null takes what there is."""
     average_weights: float | None = None
     """Evaluate, keep and test a running average of stage 1's weights with this decay per update, in (0, 1)."""
 

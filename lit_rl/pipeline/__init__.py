@@ -32,7 +32,7 @@ from lit_rl.pipeline.folder import make_folder
 from lit_rl.pipeline.ranks import Ranks
 from lit_rl.pipeline.resume import SUMMARY, Resume, check_same, find_restored, find_resume, write_config
 from lit_rl.pipeline.settings import LimitConfig, RefineConfig, RunConfig, Settings, Stage2Config, StageSettings
-from lit_rl.pipeline.stage import Stage, build_policy, find_module, run_stage
+from lit_rl.pipeline.stage import Stage, find_module, prepare, run_stage
 
 __all__ = [
     "LimitConfig",
@@ -79,11 +79,13 @@ def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, 
     data = make_data(settings)
     try:
         compile = settings.run.compile
-        policy = build_policy(settings.stage1, data, 1, compile, ranks.world)
+        first = prepare(settings.stage1, data, 1, compile, ranks.world)
+        policy = first.policy
         if settings.run.ckpt_path is not None:
             policy.load_weights(load(settings.run.ckpt_path)["state_dict"])
             policy.algorithm.start_from_policy()
-        second = None if settings.stage2 is None else build_policy(settings.stage2, data, 2, compile, ranks.world)
+        then = None if settings.stage2 is None else prepare(settings.stage2, data, 2, compile, ranks.world)
+        second = None if then is None else then.policy
         if second is not None:
             second.check_start(policy)
             say_what_starts_anew(policy, second)
@@ -98,7 +100,7 @@ def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, 
         if resume is not None:
             rank_zero_only(print)(resume, flush=True)
         if resume is None or resume.stage == 1:
-            last = run_stage(policy, settings.stage1, data, folder, settings, interrupts, resume)
+            last = run_stage(first, settings.stage1, data, folder, settings, interrupts, resume)
             first_summary: dict[str, Any] | None = last.summary()
             if second is not None:
                 write_on_first_rank(last, folder / "stage1" / SUMMARY)
@@ -106,8 +108,8 @@ def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, 
                 resume = None
         else:
             first_summary = read_summary(folder / "stage1" / SUMMARY)
-        if second is not None and settings.stage2 is not None:
-            last = run_stage(second, settings.stage2, data, folder, settings, interrupts, resume)
+        if then is not None and settings.stage2 is not None:
+            last = run_stage(then, settings.stage2, data, folder, settings, interrupts, resume)
 
         began = time.perf_counter()
         tested = run_test(last, data)

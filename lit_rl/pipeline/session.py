@@ -17,7 +17,7 @@ from lit_rl.pipeline import make_data, open_folder, prepare_process, set_threads
 from lit_rl.pipeline.ranks import Ranks
 from lit_rl.pipeline.resume import Resume, check_same, newest_in, restored_from
 from lit_rl.pipeline.settings import Settings
-from lit_rl.pipeline.stage import build_policy, evaluated, make_trainer, monitored
+from lit_rl.pipeline.stage import make_trainer, prepare
 from lit_rl.serving import LoadedPolicy
 
 
@@ -36,7 +36,8 @@ class Session:
         self.settings, self.stage = settings, settings.stage1
         prepare_process(settings.run)
         self.data = make_data(settings)
-        self.policy: LitPolicy = build_policy(self.stage, self.data, 1, settings.run.compile)
+        prepared = prepare(self.stage, self.data, 1, settings.run.compile)
+        self.policy: LitPolicy = prepared.policy
         set_threads(settings.run, self.policy, Ranks())
         check_logger(settings.run.logger)
         self._restored: Resume | None = None  # what the next epoch goes on from
@@ -46,8 +47,7 @@ class Session:
             self._take_weights(settings.run.ckpt_path)
             self.policy.algorithm.start_from_policy()
         self.folder = open_folder(settings)
-        monitor, mode = monitored(self.stage.evaluation, 1, evaluated(self.policy, self.data))
-        keeper = BestCheckpoint(self.folder / "stage1", monitor, mode)
+        keeper = BestCheckpoint(self.folder / "stage1", prepared.monitor, prepared.mode)
         self.trainer: pl.Trainer = make_trainer(self.stage, self.folder, settings, 1, [keeper], None)
         self._acting: LoadedPolicy | None = None
 

@@ -82,10 +82,19 @@ class Stage:
         return self.policy
 
 
-def build_policy(
+@dataclass
+class Prepared:
+    """A stage that can run: its policy, and the metric that picks its best one."""
+
+    policy: LitPolicy
+    monitor: str
+    mode: Literal["max", "min"]
+
+
+def prepare(
     stage: StageSettings, data: ExperienceDataModule, number: int, compile: Compile, ranks: int = 1
-) -> LitPolicy:
-    """The LitPolicy of stage 1 or 2, for this many ranks.
+) -> Prepared:
+    """The LitPolicy of stage 1 or 2 for this many ranks, and what it is scored by.
 
     Raises:
         UsageError: spaces that the algorithm cannot handle, a monitor that will never be logged, or data that does not
@@ -118,7 +127,8 @@ def build_policy(
     if data.env is None and stage.evaluation.stop_return is not None:
         raise UsageError(f"--stop_return {stage.evaluation.stop_return} needs episodes that are played: add --env ID")
     names = evaluated(policy, data)
-    monitor, _ = monitored(stage.evaluation, number, names)
+    _check_estimates(stage, names)
+    monitor, mode = monitored(stage.evaluation, number, names)
     callbacks = stage.trainer.get("callbacks") or []
     _check_callbacks(callbacks, number, stage.module is not None, names)
     watched = [("--monitor", monitor), *((_shown(c), c.monitor) for c in callbacks if hasattr(c, "monitor"))]
@@ -128,7 +138,7 @@ def build_policy(
             raise UsageError(f"{shown} {name} is never logged: this environment reports no success; there are {known}")
     if stage.evaluation.videos:
         data.check_film()
-    return policy
+    return Prepared(policy, monitor, mode)
 
 
 def serve(data: ExperienceDataModule, stage: StageSettings) -> None:
@@ -170,6 +180,18 @@ def monitored(evaluation: EvalConfig, number: int, names: list[str]) -> tuple[st
     return monitor, mode
 
 
+def _check_estimates(stage: StageSettings, names: list[str]) -> None:
+    """Refuse an estimate from recorded episodes that these do not allow, or that nothing is there for."""
+    for kind in stage.evaluation.input_evaluation or []:
+        if not any(name.endswith(f"/{kind}_return") for name in names):
+            need = "recorded episodes: give --input PATH"
+            if stage.data.input is not None:
+                need = (
+                    "held-out episodes that say how probable their actions were, and a policy that does: leave it out"
+                )
+            raise UsageError(f"--input_evaluation {kind} needs {need}")
+
+
 def _check_callbacks(callbacks: list[Callback], number: int, own_module: bool, names: list[str]) -> None:
     """Refuse a user's callback that waits for what is never logged: it would fail once the stage has begun."""
     # code of the user's own may log what it likes
@@ -207,7 +229,7 @@ def evaluated(policy: LitPolicy, data: ExperienceDataModule) -> list[str]:
 
 
 def run_stage(
-    policy: LitPolicy,
+    prepared: Prepared,
     settings: StageSettings,
     data: ExperienceDataModule,
     folder: Path,
@@ -216,11 +238,11 @@ def run_stage(
     resume: Resume | None,
 ) -> Stage:
     """Fit one stage, or go on with it; stage 2 scores its starting weights first and keeps them if nothing better comes."""
+    policy, monitor, mode = prepared.policy, prepared.monitor, prepared.mode
     started, number = time.perf_counter(), policy.stage
     home = folder / f"stage{number}"
     serve(data, settings)
     data.appends = run.resume or number == 2
-    monitor, mode = monitored(settings.evaluation, number, evaluated(policy, data))
     keeper = BestCheckpoint(home, monitor, mode)
     patience = Patience(monitor, mode, settings.evaluation.patience)
     goal = settings.evaluation.stop_return

@@ -73,8 +73,9 @@ def test_what_a_checkpoint_plays_becomes_a_data_set(tmp_path, data, capsys):
     assert [len(line["action_logp"]) == len(line["rewards"]) for line in lines[1:]] == [True] * 3
     assert main(["rollout", str(folder), "--out", out]) == 2
     assert "exists already" in capsys.readouterr().err
-    again, _ = run(tmp_path / "again", "--algo", "MARWIL", "--input", out)
-    assert again == 0
+    asked = ["--config", '{"input_evaluation": ["wis", "is"]}']
+    code, again = run(tmp_path / "again", "--algo", "MARWIL", "--input", out, *asked)
+    assert code == 0 and {"Eval/is_return", "Eval/wis_return"} <= rows_of(again)[0].keys()
 
 
 def settings_of(*argv):
@@ -83,9 +84,11 @@ def settings_of(*argv):
 
 def test_after_data_a_second_stage_acts_where_it_can():
     offline = ["--input", "a.jsonl", "--two_steps", "--monitor", "Eval/f1", "--step_per_epoch", "30"]
+    offline += ["--input_evaluation", '["is"]']
     online = settings_of("--algo", "BC", *offline, "--env", "CartPole-v1", "--step2", '{"algo": "PPO"}')
     assert (online.stage1.data.input, online.stage2.data.input) == ("a.jsonl", None)
     assert (online.stage1.evaluation.monitor, online.stage2.evaluation.monitor) == ("Eval/f1", None)
+    assert (online.stage1.evaluation.input_evaluation, online.stage2.evaluation.input_evaluation) == (["is"], None)
     assert online.stage1.data.step_per_epoch == 30 != online.stage2.data.step_per_epoch
     nowhere = settings_of("--algo", "DQN", *offline)
     assert nowhere.env.env is None and nowhere.stage2.data.input == "a.jsonl"
@@ -114,6 +117,7 @@ def test_what_contradicts_data_is_refused_before_anything_is_created(tmp_path, d
         "--steps_per_iteration 7 must divide step_per_epoch 50: use 5 or 10": [*bc, "--steps_per_iteration", "7"],
         "has the observation space Box(4,) float32, and the environment has Box(6,)": [*bc, "--env", "Acrobot-v1"],
         "--output a.csv is no place for episodes": ["--env", "CartPole-v1", "--output", "a.csv"],
+        "--input_evaluation is needs held-out episodes that say how probable": [*bc, "--input_evaluation", "is"],
         "--output a.jsonl records what is collected, and nothing is": [*bc, "--output", "a.jsonl"],
     }
     for reason, argv in wrong.items():

@@ -62,7 +62,11 @@ EXAMPLES = {
     "model.max_seq_len": ("PPO", {"model": {"use_lstm": True, "max_seq_len": 10}}, {"max_seq_len": 10}),
     "model.lstm_cell_size": ("A2C", {"model": {"use_lstm": True, "lstm_cell_size": 8}}, {"lstm_cell_size": 8}),
     "input": ("MARWIL", {"input": "data.jsonl"}, {"input": "data.jsonl"}),
-    "input_evaluation": ("MARWIL", {"input": "data.jsonl", "input_evaluation": ["is", "wis"]}, {"input": "data.jsonl"}),
+    "input_evaluation": (
+        "MARWIL",
+        {"input": "data.jsonl", "input_evaluation": ["is", "wis"]},
+        {"input": "data.jsonl", "input_evaluation": ["is", "wis"]},
+    ),
     "output": ("DQN", {"output": "data.jsonl"}, {"output": "data.jsonl"}),
     "model.framestack": ("DQN", {"model": {"framestack": True}}, {"frame_stack": 4}),
     "model.custom_model": ("DQN", {"model": {"custom_model": "my:Net"}}, {"custom_model": "my:Net"}),
@@ -176,7 +180,20 @@ def test_the_docs_have_the_table():
             ["--stop", '{"episode_reward_mean": 475, "Eval/return": 480}'],
             "--stop: Eval/return 480 and another value of the same limit contradict each other",
         ),
-        (["--checkpoint_at_end", "7"], "--checkpoint_at_end 7 is not allowed: give true or false"),
+        (["--checkpoint_at_end", "7"], "--checkpoint_at_end 7 is not allowed: give true"),
+        (["--checkpoint_at_end", "false"], "--checkpoint_at_end false is not allowed: last.ckpt is what a run goes on"),
+        (
+            ["--checkpoint_at_end", "--enable_checkpointing", "false"],
+            "--enable_checkpointing false and --checkpoint_at_end contradict each other",
+        ),
+        (["--checkpoint_at_end", "--barebones"], "enable_checkpointing"),
+        (["--stop", '{"env_steps": NaN}'], "--total_timesteps 'NaN' (--stop) is not allowed: give a whole number"),
+        (["--input_evaluation", "wis"], "--input_evaluation wis needs recorded episodes: give --input PATH"),
+        (["--input_evaluation", '["simulation"]'], "evaluations play episodes wherever there is an env"),
+        (
+            ["--input_evaluation", '["dr"]'],
+            """--input_evaluation '["dr"]' is not allowed: give [is or wis, ...] or null""",
+        ),
         (["-f", "nowhere.yaml"], "-f nowhere.yaml cannot be read: No such file or directory"),
     ],
 )
@@ -318,3 +335,9 @@ def test_callbacks_of_stage_2_stand_beside_those_of_checkpoint_freq():
         )
     )
     assert len(request.values["step2"]["callbacks"]) == 2
+
+
+def test_the_checkpoint_of_the_end_is_one_that_a_run_goes_on_from(tmp_path):
+    (request,) = expand(from_python({"config": SMALL, "checkpoint_at_end": True, "max_epochs": 1}))
+    assert resolve(request).flat["enable_checkpointing"] is True  # which is where last.ckpt comes from
+    assert not {"checkpoint_at_end"} & set(request.values)
