@@ -109,30 +109,6 @@ def missing_part(checkpoint: dict[str, Any]) -> str | None:
     return next((part for part in ("progress", "loops", "optimizer_states") if part not in checkpoint), None)
 
 
-def misfit(saved: dict[str, Tensor], own: dict[str, Tensor], there: str, here: str) -> str | None:
-    """The first weight that is not alike on both sides, with both shapes; None where all are.
-
-    ``there`` and ``here`` are what the message calls the two sides: "in the checkpoint", "in this network".
-    """
-    for name in own | saved:
-        shapes = [tuple(weights[name].shape) if name in weights else None for weights in (saved, own)]
-        if shapes[0] != shapes[1]:
-            first, second = ("is missing" if shape is None else f"is {shape}" for shape in shapes)
-            return f"{name} {first} {there} and {second} {here}"
-    return None
-
-
-def check_finite(saved: dict[str, Tensor], path: str | Path | None = None) -> None:
-    """Refuse weights that would make every action NaN.
-
-    Raises:
-        UsageError: a weight is NaN or infinite; the message names it.
-    """
-    for name, weight in saved.items():
-        if weight.is_floating_point() and not torch.isfinite(weight).all():
-            raise UsageError(f"{path or 'the checkpoint'} holds NaN or infinity in {name}")
-
-
 @contextlib.contextmanager
 def describing(path: str | Path) -> Iterator[None]:
     """Around the making of what the checkpoint at ``path`` describes: whatever its settings make fail is a UsageError."""

@@ -34,6 +34,12 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
+def own_traceback(error: BaseException) -> str:
+    """What another's code raised, with the part of the traceback that is its own: all but where it was called."""
+    called = error.__traceback__ and error.__traceback__.tb_next
+    return "".join(traceback.format_exception(type(error), error, called)).rstrip()
+
+
 OWN = (UsageError, EnvError, NumericsError, AlgorithmError, RankError)
 
 

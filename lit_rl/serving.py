@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from lit_rl.algorithms import check_saved_model, make_algorithm, saved_algorithm
-from lit_rl.checkpoint import check_finite, describing, load, misfit
+from lit_rl.checkpoint import describing, load
 from lit_rl.data.collector import reset_state
 from lit_rl.data.evaluation import AFTER_TRAINING
 from lit_rl.envs import make as envs
@@ -22,6 +22,7 @@ from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
 from lit_rl.policies.base import Policy
 from lit_rl.policies.units import from_env
+from lit_rl.weights import best_policy, check_finite, misfit
 
 
 class LoadedPolicy:
@@ -152,9 +153,7 @@ def load_policy(path: str | Path) -> LoadedPolicy:
     with describing(path):
         spaces = Spaces.from_plain(about["spaces"])
         policy = make_algorithm(algorithm, spaces, about["config"]).policy
-    weights = checkpoint["state_dict"]
-    prefix = "average." if any(name.startswith("average.") for name in weights) else "algorithm.policy."
-    own = {name.removeprefix(prefix): x for name, x in weights.items() if name.startswith(prefix)}
+    own = best_policy(checkpoint["state_dict"])
     if problem := misfit(own, policy.state_dict(), "in the file", "in the network"):
         raise UsageError(f"{path} does not fit the network it describes: {problem}")
     check_finite(own, path)

@@ -30,6 +30,7 @@ LAYERS = (
     ("networks",),
     ("envs",),
     ("functional",),
+    ("collectives", "weights"),
     ("zoo",),
     ("errors",),
 )

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from lit_rl.errors import OWN, UsageError, in_one_line
+from lit_rl.errors import OWN, AlgorithmError, NumericsError, UsageError, in_one_line, own_traceback
 
 if TYPE_CHECKING:
-    from lit_rl.algorithms.base import Algorithm
+    from lit_rl.algorithms.base import Algorithm, Progress
     from lit_rl.envs.spaces import Spaces
 
 MODULES = {
@@ -168,6 +168,17 @@ def make_algorithm(algorithm: str | type[Algorithm], spaces: Spaces, settings: M
     if not callable(getattr(plan, "fit", None)):
         raise UsageError(f"{name} has the plan {plan!r}; it must return one of lit_rl.data.plans")
     return made
+
+
+def raise_from_update(algorithm: Algorithm, progress: Progress, error: Exception) -> NoReturn:
+    """Raise what an update has raised, with its place; as AlgorithmError where the algorithm or network is the user's own."""
+    where = f"update {progress.updates + 1}, env step {progress.env_steps}"
+    if isinstance(error, NumericsError):
+        raise NumericsError(f"{error} in {where}") from None
+    if isinstance(error, OWN) or not (is_own(type(algorithm)) or algorithm.config.custom_model is not None):
+        raise error
+    raised = f"{algorithm_name(type(algorithm))} raised {type(error).__name__} in {where}: {error}"
+    raise AlgorithmError(f"{raised}\n{own_traceback(error)}") from error
 
 
 def algorithms_with(setting: str) -> str:

@@ -41,7 +41,7 @@ class Interrupts(Callback):
         self.code: int | None = None  # what the process exits with, once that is clear
         self._began = False  # a stage has
         self._fitting = False
-        self._module: Any = None  # the policy that is fitted
+        self._module: Any = None  # the LitPolicy that is fitted
         self._asked: float | None = None  # when Ctrl-C asked for the end of a stage that has not ended yet
         self._last = float("-inf")
         self._pid = os.getpid()
@@ -77,7 +77,7 @@ class Interrupts(Callback):
             self._quit(CTRL_C)
         self._asked = now
         if self._module is not None:
-            self._module.stop_wanted = True
+            self._module.limits.stop_wanted = True
         rank_zero_only(_say)(
             "Ctrl-C: this stage ends after an evaluation, and the run goes on from the best so far; again to quit now"
         )
@@ -101,7 +101,7 @@ class Interrupts(Callback):
         if os.getpid() != self._pid:
             os._exit(TERMINATED)
         self.code = TERMINATED
-        self._module.quit_wanted = True
+        self._module.limits.quit_wanted = True
 
     def _quit(self, code: int) -> None:
         self.code = code
@@ -122,7 +122,7 @@ class Interrupts(Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._began = self._fitting = True
         self._module = pl_module
-        self._module.stop_wanted = self._asked is not None
+        self._module.limits.stop_wanted = self._asked is not None
         if trainer.world_size > 1 and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_sigterm_of_ranks)
         self._end_if_asked(trainer)

@@ -142,12 +142,12 @@ class _Tests(Checkpoint):
         self.clock.epoch, self._seen = trainer.current_epoch + 1, 0
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
-        finished: list[Episode] = pl_module.finished
+        finished: list[Episode] = pl_module.epoch_metrics.finished
         new, self._seen = finished[self._seen :], len(finished)
         self.trained_episodes += len(new)
         if self.writer is not None and pl_module.updates - self._logged >= self.log_interval:
             self._logged = pl_module.updates
-            for name, value in pl_module.newest_metrics.items():
+            for name, value in pl_module.epoch_metrics.newest.items():
                 self.writer.add_scalar(f"update/{name}", value, global_step=pl_module.env_steps)
         if new and self.writer is not None:
             scalars = {"reward": np.mean([e.return_ for e in new]), "length": np.mean([e.length for e in new])}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from lit_rl.data.transitions import Steps
 from lit_rl.envs.sync import SyncEnvs
-from lit_rl.errors import OWN, AlgorithmError
+from lit_rl.errors import OWN, AlgorithmError, own_traceback
 from lit_rl.functional.tree import Tree, tree_map
 
 
@@ -85,10 +84,10 @@ def call(hook: Callable[..., Any], *arguments: Any) -> Any:
     except Exception as error:
         if isinstance(error, OWN):
             raise
-        own = error.__traceback__ and error.__traceback__.tb_next
-        text = "".join(traceback.format_exception(type(error), error, own)).rstrip()
         name = getattr(hook, "__qualname__", str(hook))
-        raise AlgorithmError(f"--hooks: {name} raised {type(error).__name__}: {error}\n{text}") from error
+        raise AlgorithmError(
+            f"--hooks: {name} raised {type(error).__name__}: {error}\n{own_traceback(error)}"
+        ) from error
 
 
 class EpisodeHooks:

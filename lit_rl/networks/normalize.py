@@ -8,10 +8,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-import torch.distributed as dist
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from lit_rl.collectives import gathered
 from lit_rl.functional.tree import Tree
 
 
@@ -44,7 +44,7 @@ class RunningNorm(nn.Module):
         rows = x.to(self.mean.dtype) if len(x) else self.mean[None]  # of no rows there is no mean
         mean, var = rows.mean(dim=0), rows.var(dim=0, correction=0)
         moments = torch.cat([mean.reshape(-1), var.reshape(-1), torch.full_like(self.count, len(x)).view(1)])
-        for part in _of_all_ranks(moments):
+        for part in gathered(moments):
             if part[-1] > 0:
                 both = part[:-1].view(2, *mean.shape)
                 self.merge(both[0], both[1], part[-1])
@@ -67,16 +67,6 @@ class RunningNorm(nn.Module):
         for name, statistic in list(self.named_buffers(recurse=False)):
             setattr(self, name, statistic.float())
         return self
-
-
-def _of_all_ranks(x: Tensor) -> list[Tensor]:
-    """`x` as it is on each rank, in their order."""
-    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
-        return [x]
-    sent = x.cuda() if dist.get_backend() == "nccl" else x
-    parts = [torch.empty_like(sent) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, sent)
-    return [part.to(x.device) for part in parts]
 
 
 class ObservationNorm(nn.Module):

@@ -94,8 +94,7 @@ class Refining:
         elif self.critic_warmup:
             self._step.thaw(self._frozen)
             self._is_frozen = False
-            for group, lr in self._algorithm.learning_rates(env_steps).items():
-                self._step.set_lr(group, lr)
+            self._step.set_lrs(self._algorithm.learning_rates(env_steps))
 
 
 class Anchored:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from lit_rl.algorithms.base import Loss
+from lit_rl.algorithms.base import Algorithm, Loss
+from lit_rl.collectives import averaged, gathered, ranks
 from lit_rl.errors import NumericsError
 from lit_rl.optimize.flat import FlatGroup
 from lit_rl.optimize.gradient import Gradient, gradient
@@ -53,6 +53,13 @@ class GradientStep:
         # by group of which some is frozen: 1 where it learns, 0 where not; None where nothing does
         self._learns: dict[str, Tensor | None] = {}
 
+    @classmethod
+    def of(cls, algorithm: Algorithm) -> GradientStep:
+        """The steps that an algorithm's settings describe."""
+        config = algorithm.config
+        clip = config.gradient_clip_val, config.gradient_clip_algorithm
+        return cls(algorithm.groups(), *algorithm.optimizer(), *clip)
+
     def attach(self) -> None:
         """Mend flat groups whose module was moved since."""
         for group in self.groups.values():
@@ -91,7 +98,7 @@ class GradientStep:
             return _evaluate(loss_fn, tensors)
         own, metrics, aux = self.gradient(group, loss_fn, target.parameters, tensors)
         flat = own = own if learns is None else own * learns
-        if _ranks() > 1:
+        if ranks() > 1:
             flat, metrics = _average(own, metrics)
         try:
             self._clip(group, flat)
@@ -123,34 +130,41 @@ class GradientStep:
         """Set a group's learning rate."""
         self.optimizer.param_groups[self._index[group]]["lr"] = lr
 
+    def set_lrs(self, lrs: Mapping[str, float]) -> None:
+        """Set the learning rate of each of these groups."""
+        for group, lr in lrs.items():
+            self.set_lr(group, lr)
+
+    def check_finite(self) -> None:
+        """Refuse weights that have run away.
+
+        Raises:
+            NumericsError: some are NaN or infinite; the message names their group.
+        """
+        for name, group in self.groups.items():
+            if not torch.isfinite(group.flat.detach().sum()):
+                raise NumericsError(f"the weights of the {name} group are NaN or infinite")
+
 
 def _evaluate(loss_fn: Callable[..., Loss], tensors: tuple[Any, ...]) -> tuple[dict[str, Tensor], Any]:
     """What a step would return, without one."""
     with torch.no_grad():
         loss = loss_fn(*tensors)
     metrics = loss.metrics
-    if metrics and _ranks() > 1:
+    if metrics and ranks() > 1:
         _, metrics = _average(loss.value.new_zeros(0), metrics)
     return metrics, loss.aux
 
 
-def _ranks() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
 def _average(gradient: Tensor, metrics: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
     """The means over ranks, by one message: what is decided by a metric is then decided alike everywhere."""
-    both = torch.cat([gradient, *(x.reshape(1).to(gradient.dtype) for x in metrics.values())])
-    dist.all_reduce(both)
-    both /= _ranks()
+    both = averaged(torch.cat([gradient, *(x.reshape(1).to(gradient.dtype) for x in metrics.values())]))
     return both[: len(gradient)], dict(zip(metrics, both[len(gradient) :].unbind(), strict=True))
 
 
 def _whose(gradient: Tensor) -> str:
     """The ranks that this gradient was bad on, before it was averaged."""
-    if _ranks() == 1:
+    if ranks() == 1:
         return ""
-    mine = (~torch.isfinite(gradient).all()).float()
-    bad = [torch.empty_like(mine) for _ in range(_ranks())]
-    dist.all_gather(bad, mine)
+    bad = gathered((~torch.isfinite(gradient).all()).float())
     return f" on rank {', '.join(str(rank) for rank, x in enumerate(bad) if x)}"

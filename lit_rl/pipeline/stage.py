@@ -224,7 +224,9 @@ def evaluated(policy: LitPolicy, data: ExperienceDataModule) -> list[str]:
     """The metrics of a stage's evaluations, the usual one first; success only where the environment reports it."""
     played = [] if data.env is None else list(STATISTICS)
     held_out = data.first_held_out(policy.algorithm)
-    scored = [] if held_out is None else policy.score_names(held_out)
+    scored: list[str] = []
+    if held_out is not None:
+        scored = policy.held_out.names(held_out, policy.best_policy, policy.algorithm.held_out_loss)
     return [f"{policy.prefix}/{name}" for name in (*played, *scored)]
 
 

@@ -95,7 +95,7 @@ def test_train_return_is_over_a_window_of_episodes():
     policy = make_policy(data)
     fit(policy, data, 2)
     assert policy.reported["Train/episodes"] == 10
-    assert len(policy._window) == 15
+    assert len(policy.epoch_metrics.window) == 15
 
 
 def test_custom_metrics_are_summed_up_by_name():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
+from lit_rl.data.evaluation import AFTER_TRAINING
 from lit_rl.data.offline.data_set import DataSet
 from lit_rl.data.offline.window import Rows
 from lit_rl.data.plans import OfflinePlan
@@ -20,8 +21,11 @@ from lit_rl.data.transitions import Transitions
 from lit_rl.envs.frames import Stacking
 from lit_rl.errors import NumericsError
 from lit_rl.functional.off_policy import importance_sampling
+from lit_rl.functional.tree import tree_map
+from lit_rl.policies.base import Policy
 
 ESTIMATES = ("is_return", "wis_return", "ess")
+LossOf = Callable[[Policy, Transitions], Tensor | None]  # what an algorithm makes small, (B,)
 
 
 class HeldOut(NamedTuple):
@@ -63,6 +67,32 @@ class HeldOutScores(Metric):
         self._of_parts: list[tuple[Metric, Metric]] = list(zip(f1, accuracy, strict=True))
         self.add_state("sums", [], dist_reduce_fx="cat")  # number, steps, squared error, loss of each episode
         self.add_state("ratios", [], dist_reduce_fx="cat")  # number, place, log ratio, reward of each step
+
+    def score(self, episode: HeldOut, policy: Policy, loss_of: LossOf) -> None:
+        """Count what a policy says of an episode that it does not learn from.
+
+        Raises:
+            NumericsError: its output is NaN or infinite.
+        """
+        policy.eval()
+        batch = Transitions._make(tree_map(lambda x: x.to(self.device), tuple(episode.batch)))
+        values = getattr(policy, "q_values", None)
+        if values is not None and not torch.isfinite(values(batch.obs)).all():
+            raise NumericsError(f"an action value is NaN or infinite on held-out episode {episode.number}")
+        loss = loss_of(policy, batch)
+        log_prob = None
+        if episode.log_prob is not None:
+            log_prob = policy.behaviour_log_prob(batch.obs, batch.action, AFTER_TRAINING)
+        self.update(episode, policy.act(batch.obs).action, loss, log_prob)
+
+    @torch.no_grad()
+    def names(self, episode: HeldOut, policy: Policy, loss_of: LossOf) -> list[str]:
+        """What :meth:`compute` will say of such episodes."""
+        self.score(episode, policy, loss_of)
+        names = list(self.compute())
+        self.reset()
+        policy.train()
+        return names
 
     def update(self, episode: HeldOut, action: Tensor, loss: Tensor | None, log_prob: Tensor | None) -> None:
         """Count an episode of n steps.

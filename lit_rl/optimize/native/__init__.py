@@ -1,6 +1,5 @@
 """Gradients as native code: captured once as a graph, compiled beside the run, kept in the user's cache folder."""
 
 from lit_rl.optimize.native.native import Compile, NativeGradient
-from lit_rl.optimize.native.pace import Pace
 
-__all__ = ["Compile", "NativeGradient", "Pace"]
+__all__ = ["Compile", "NativeGradient"]

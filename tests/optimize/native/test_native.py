@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from lit_rl.algorithms.base import Loss
-from lit_rl.optimize import Compile, GradientStep, NativeGradient, Pace
+from lit_rl.optimize import Compile, GradientStep, NativeGradient
 from lit_rl.optimize.native.builder import reason
 from lit_rl.optimize.native.cache import Cache
 from lit_rl.optimize.native.capture import Uncapturable, capture
@@ -302,17 +302,6 @@ def test_a_rewritten_graph_computes_the_same():
     rewrite(captured.graph)
     assert "tanh.default" not in captured.graph.code
     torch.testing.assert_close(captured.graph(x, weight, *captured.live), before, rtol=0, atol=1e-6)
-
-
-def test_a_build_pays_where_enough_of_the_run_is_left(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    pace = Pace()
-    assert pace.seconds_left([(10, 30), (1, None)]) == 0.0  # nothing is known yet
-    now[0] += 5.0
-    assert pace.seconds_left([(20, 30), (1, None)]) == 5.0
-    assert pace.seconds_left([(20, None), (2, None)]) == math.inf
-    assert pace.seconds_left([(20, 40), (2, 3)]) == 5.0
 
 
 def test_a_loss_without_tensors_is_no_graph():
