@@ -265,7 +265,7 @@ class LitPolicy(pl.LightningModule):
     def on_train_epoch_end(self) -> None:
         data = self._data
         try:
-            metrics = self.epoch_metrics.compute(data.return_window, data.hooks is not None, self.device)
+            metrics = self.epoch_metrics.compute(data.config.return_window, data.hooks is not None, self.device)
         except NumericsError as error:
             raise NumericsError(f"{error} in epoch {self.current_epoch}, after update {self.updates}") from None
         self._report(metrics)

@@ -14,7 +14,6 @@ from lit_rl.checkpoint import describing, load
 from lit_rl.data.collector import reset_state
 from lit_rl.data.evaluation import AFTER_TRAINING
 from lit_rl.envs import make as envs
-from lit_rl.envs.atari import Atari
 from lit_rl.envs.config import EnvConfig
 from lit_rl.envs.frames import StackFrames
 from lit_rl.envs.spaces import Spaces, cast_observation
@@ -133,7 +132,7 @@ def make_env(
         UsageError: there is no such environment, or it cannot be shown so.
     """
     config = EnvConfig(env, env_config or {}, atari=atari, frame_stack=frame_stack)  # type: ignore[arg-type]
-    made = envs.make_env(env, config.env_config, atari=Atari(False) if atari else None)
+    made = envs.make_env(env, config.env_config, config.wrappers(training=False))
     return made if config.stacked_frames == 1 else StackFrames(made, config.stacked_frames)
 
 

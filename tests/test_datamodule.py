@@ -160,6 +160,8 @@ def test_numbers_that_cannot_work_are_refused_by_name():
             make_data(**{name: value})
     with pytest.raises(UsageError, match="CartPole-v1"):
         ExperienceDataModule("CartPool-v1")
+    with pytest.raises(UsageError, match="ExperienceDataModule has no setting num_env; nearest: num_envs"):
+        ExperienceDataModule("CartPole-v1", num_env=8)
     data = make_data(num_envs=3)
     with pytest.raises(UsageError, match="step_per_epoch 40 is not a multiple of the 3 env steps"):
         fit(make_policy(data), data, 1)
@@ -190,7 +192,7 @@ def test_close_ends_the_environments():
     data = make_data(vector_env="async")
     policy = make_policy(data)
     fit(policy, data, 1)
-    processes = data.source.collector.envs.processes + data._test_envs.processes
+    processes = data.source.collector.envs.processes + data.played.envs.processes
     data.close()
     assert len(processes) == 4 and not any(process.is_alive() for process in processes)
     data.close()

@@ -29,4 +29,4 @@ class Films(Callback):
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         stage = f"stage{policy.stage}-" if policy.stage > 1 else ""
         moment = f"epoch={trainer.current_epoch}" if fitting else "start"
-        data.film(policy.best_policy, self.folder, f"{stage}{moment}", self.episodes)
+        data.played.film(policy.best_policy, self.folder, f"{stage}{moment}", self.episodes)

@@ -23,7 +23,7 @@ from lit_rl.compat.rllib_run import RUN_FLAGS, RunFlags
 from lit_rl.data.config import DataConfig, EvalConfig
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError, in_one_line
-from lit_rl.pipeline import LimitConfig, RefineConfig, RunConfig, Stage2Config
+from lit_rl.pipeline import KeepConfig, LimitConfig, RefineConfig, RunConfig, Stage2Config
 
 TRAINER = "Trainer"
 
@@ -51,6 +51,7 @@ class FlagParser(Flags):
             "environment": EnvConfig,
             "data": DataConfig,
             "evaluation": EvalConfig,
+            "keeping the best": KeepConfig,
             "algorithm": algorithm.Config,
             "limits": LimitConfig,
         }

@@ -132,8 +132,8 @@ def _build(plan: StagePlan, two_steps: bool) -> StageSettings:
 
 def _checked(plan: StagePlan, two_steps: bool) -> StageSettings:
     parser, values = plan.parser, plan.values
-    algorithm, data, evaluation, limits = (
-        _make(parser, group, values) for group in ("algorithm", "data", "evaluation", "limits")
+    algorithm, data, evaluation, keep, limits = (
+        _make(parser, group, values) for group in ("algorithm", "data", "evaluation", "keeping the best", "limits")
     )
     trainer = _trainer(plan)
     if trainer["max_epochs"] < -1:
@@ -152,7 +152,7 @@ def _checked(plan: StagePlan, two_steps: bool) -> StageSettings:
     if two_steps:
         refuse_without_evaluation(trainer, length)
     check_lengths(trainer, length, evaluation.test_episodes)
-    return StageSettings(parser.algo, algorithm, evaluation, data, limits, _objects(plan, trainer), plan.module)
+    return StageSettings(parser.algo, algorithm, data, evaluation, keep, limits, _objects(plan, trainer), plan.module)
 
 
 def _objects(plan: StagePlan, trainer: Values) -> Values:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lit_rl.data.record import Recorder
     from lit_rl.data.transitions import Episode, Trajectory
-    from lit_rl.envs.atari import Atari
+    from lit_rl.envs.wrappers import Wrappers
     from lit_rl.serving import LoadedPolicy
 
 
@@ -75,7 +75,7 @@ def _check(settings: RolloutSettings, loaded: LoadedPolicy, env: str, env_config
 
     if settings.algo is not None and settings.algo.upper() != loaded.algo.upper():
         raise UsageError(f"{settings.checkpoint} holds a policy of {loaded.algo}, not of {settings.algo}")
-    found = stack_spaces(probe(env, env_config, _preprocessing(loaded)), loaded.spaces.frame_stack)
+    found = stack_spaces(probe(env, env_config, _wrappers(loaded, env)), loaded.spaces.frame_stack)
     for kind in ("observation", "action"):
         made_for, there = getattr(loaded.spaces, kind), getattr(found, kind)
         if made_for != there:
@@ -123,10 +123,15 @@ def _play(
     return found, recorder.steps, time.perf_counter() - began
 
 
-def _preprocessing(loaded: LoadedPolicy) -> Atari | None:
+def _wrappers(loaded: LoadedPolicy, env: str) -> Wrappers:
+    """What is put around an environment: what was in evaluations."""
     from lit_rl.envs.atari import Atari
+    from lit_rl.envs.rules import Rules
+    from lit_rl.envs.wrappers import Wrappers
 
-    return Atari(training=False) if (loaded.env or {}).get("atari") else None
+    saved = loaded.env or {}
+    limit = saved.get("max_episode_steps") if env == saved.get("env") else None
+    return Wrappers(Atari(training=False) if saved.get("atari") else None, Rules(max_episode_steps=limit))
 
 
 @contextlib.contextmanager
@@ -158,17 +163,14 @@ def _make_envs(
     settings: RolloutSettings, loaded: LoadedPolicy, env: str, env_config: dict[str, Any], episodes: int | None
 ) -> gym.vector.VectorEnv:
     from lit_rl.envs.make import make_env
-    from lit_rl.envs.rules import Rules
     from lit_rl.envs.vector import make_vector_env
     from lit_rl.envs.video import filmed
 
-    atari = _preprocessing(loaded)
-    saved = loaded.env or {}
-    rules = Rules(max_episode_steps=saved.get("max_episode_steps") if env == saved.get("env") else None)
+    wrappers = _wrappers(loaded, env)
     if settings.video_dir is None:
         config = {**env_config, "render_mode": "human"} if settings.render else env_config
-        return make_vector_env(env, config, settings.num_envs, "sync", autoreset="disabled", atari=atari, rules=rules)
-    made = make_env(env, {**env_config, "render_mode": "rgb_array"}, atari=atari, rules=rules)
+        return make_vector_env(env, config, settings.num_envs, "sync", autoreset="disabled", wrappers=wrappers)
+    made = make_env(env, {**env_config, "render_mode": "rgb_array"}, wrappers)
     return filmed(made, settings.video_dir, "rollout", episodes)
 
 

@@ -25,7 +25,7 @@ from lit_rl.pipeline import find_module
 
 Values = dict[str, Any]
 
-STAGE_GROUPS = ("data", "evaluation", "algorithm", "limits", TRAINER)
+STAGE_GROUPS = ("data", "evaluation", "keeping the best", "algorithm", "limits", TRAINER)
 # One datamodule and one set of ranks serve both stages, so these cannot differ between them.
 OF_THE_RUN = (
     *("episode_per_test", "num_test_envs", "test_episodes", "default_root_dir", "devices", "num_nodes"),

@@ -284,7 +284,7 @@ def _data(
         train.env,
         eval_env=test.env,
         num_envs=train.num_envs,
-        vector_env=train.vector_env,  # type: ignore[arg-type]
+        vector_env=train.vector_env,
         step_per_epoch=epoch,
         episode_per_test=episodes,
         num_test_envs=min(test.num_envs, episodes),

@@ -94,17 +94,22 @@ class _Tests(Checkpoint):
         self.calls.test_fn(epoch, policy.env_steps)
         eps = getattr(acting, "fixed_eps", None)
         if eps:
-            seed = env_seed(self.data.seed, "eval", self.data.episode_per_test)
-            self.data.evaluation_noise = torch.Generator().manual_seed(seed)
+            seed = env_seed(self.data.seed, "eval", self.data.evaluation.episode_per_test)
+            self._explore(torch.Generator().manual_seed(seed))
             best: Any = policy.best_policy
             best.set_eps(eps)
+
+    def _explore(self, noise: torch.Generator | None) -> None:
+        """Let the episodes of tests be explored with this from now on; None: played greedily."""
+        assert self.data.played is not None
+        self.data.played.noise = noise
 
     def _end(self, policy: LitPolicy, episodes: list[Episode]) -> float:
         """What a test was worth; the best one is kept, and told."""
         if hasattr(policy.policy, "fixed_eps"):
             acting: Any = policy.policy
             acting.fixed_eps = self._train_eps
-        self.data.evaluation_noise = None
+        self._explore(None)
         returns = np.array([episode.return_ for episode in episodes])
         self.seconds += time.perf_counter() - self._began
         self.steps += sum(episode.length for episode in episodes)

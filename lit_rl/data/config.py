@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from lit_rl.errors import UsageError
 
@@ -27,8 +29,6 @@ class DataConfig:
 
     step_per_epoch: int = 10_000
     """Env steps of an epoch, over all envs and ranks (with --input: updates, by default 1,000); one evaluation ends each."""
-    checkpoint_every: int = 1
-    """Epochs between two full checkpoints (last.ckpt, replay buffer included)."""
     input: dict[str, Any] | str | None = None
     """Learn from recorded episodes: a .jsonl(.gz) file, a glob, minari:<id>, minari-path:<folder>, {source: probability}."""
     validation_fraction: float = 0.1
@@ -46,7 +46,6 @@ class DataConfig:
     def __post_init__(self) -> None:
         at_least("return_window", self.return_window, 1)
         at_least("step_per_epoch", self.step_per_epoch, 1)
-        at_least("checkpoint_every", self.checkpoint_every, 1)
         if not 0 <= self.validation_fraction < 1:
             raise UsageError(
                 f"--validation_fraction {self.validation_fraction} is out of range: it must be at least 0 and below 1"
@@ -64,31 +63,22 @@ class EvalConfig:
     """Vectorised environments that play evaluation and test episodes; changes the speed, never a result."""
     test_episodes: int = 100
     """Episodes of the final test, on seeds that no evaluation uses."""
-    monitor: str | None = None
-    """Metric that picks the best checkpoint and stops early: Eval/return (default) or any other; stage 2 reads Step2Eval/."""
-    monitor_mode: Literal["auto", "max", "min"] = "auto"
-    """Whether more or less of the monitored metric is better; auto knows which."""
-    patience: int | None = None
-    """Evaluations without a better score that end stage 1; by default it runs to its limit."""
-    stop_return: float | None = None
-    """End a stage as soon as an evaluation's mean return reaches this."""
-    input_evaluation: list[Literal["is", "wis"]] | None = None
-    """Estimates of the return that recorded episodes must allow, Eval/is_return and Eval/wis_return; null takes what there is."""
-    average_weights: float | None = None
-    """Evaluate, keep and test a running average of stage 1's weights with this decay per update, in (0, 1)."""
-
-    videos: int = 0
-    """Episodes of every evaluation that are filmed into the run's folder, videos/ (extra: video)."""
 
     def __post_init__(self) -> None:
-        at_least("videos", self.videos, 0)
         for name in ("episode_per_test", "num_test_envs", "test_episodes"):
             at_least(name, getattr(self, name), 1)
-        if self.patience is not None:
-            at_least("patience", self.patience, 1)
-        if self.stop_return is not None and not math.isfinite(self.stop_return):
-            raise UsageError(f"--stop_return {self.stop_return} must be a finite number")
-        if self.average_weights is not None and not 0 < self.average_weights < 1:
-            raise UsageError(
-                f"--average_weights {self.average_weights} is out of range: it must lie between 0 and 1, or be null"
-            )
+
+
+def divided(settings: Mapping[str, Any], owner: type[Any], *kinds: type[Any]) -> tuple[Any, ...]:
+    """Settings as records of these kinds, each with those that are its fields.
+
+    Raises:
+        UsageError: a setting that none of them has; the message calls what was given it ``owner``.
+    """
+    names = {kind: [field.name for field in fields(kind)] for kind in kinds}
+    known = [name for own in names.values() for name in own]
+    for name in settings:
+        if name not in known:
+            near = ", ".join(difflib.get_close_matches(name, known) or known)
+            raise UsageError(f"{owner.__name__} has no setting {name}; nearest: {near}")
+    return tuple(kind(**{name: settings[name] for name in own if name in settings}) for kind, own in names.items())

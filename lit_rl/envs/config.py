@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from lit_rl.envs.atari import Atari
 from lit_rl.envs.rules import Rules
+from lit_rl.envs.wrappers import Wrappers
 from lit_rl.errors import UsageError
 
 VectorEnvKind = Literal["sync", "async", "native", "envpool"]
@@ -78,7 +80,8 @@ class EnvConfig:
         """The number of frames that counts."""
         return (4 if self.atari else 1) if self.frame_stack is None else self.frame_stack
 
-    @property
-    def rules(self) -> Rules:
-        """What is changed about episodes and rewards."""
-        return Rules(self.max_episode_steps, self.soft_reset, self.no_termination, self.clip_rewards)
+    def wrappers(self, training: bool) -> Wrappers:
+        """What is put around an environment, in training or in evaluations, which show raw rewards."""
+        clip_rewards = self.clip_rewards and training
+        rules = Rules(self.max_episode_steps, self.soft_reset, self.no_termination, clip_rewards)
+        return Wrappers(Atari(training) if self.atari else None, rules)

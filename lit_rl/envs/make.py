@@ -12,10 +12,10 @@ from typing import Any, cast
 import gymnasium as gym
 from gymnasium.wrappers import FilterObservation
 
-from lit_rl.envs.atari import Atari, is_ale
+from lit_rl.envs.atari import is_ale
 from lit_rl.envs.guard import Guard
 from lit_rl.envs.masks import ActionMask, tells_mask
-from lit_rl.envs.rules import Rules
+from lit_rl.envs.wrappers import PLAIN, Wrappers
 from lit_rl.errors import EnvError, UsageError
 
 EnvName = str | Callable[..., gym.Env[Any, Any]]
@@ -27,32 +27,24 @@ PACKAGES = (
 )
 
 
-def make_env(
-    env: EnvName,
-    env_config: dict[str, Any],
-    *,
-    index: int = 0,
-    atari: Atari | None = None,
-    rules: Rules | None = None,
-) -> gym.Env[Any, Any]:
+def make_env(env: EnvName, env_config: dict[str, Any], wrappers: Wrappers = PLAIN, index: int = 0) -> gym.Env[Any, Any]:
     """One environment, guarded (see Guard), its action mask, if it has one, in the observation (see ActionMask).
 
     Args:
         env: what gymnasium.make takes, "pkg.mod.Name" or "pkg.mod:Name" of an env class or factory, or that itself.
         env_config: its keyword arguments.
+        wrappers: what else is put around it.
         index: its number among the vectorised ones, for messages.
-        atari: the preprocessing of an Atari game.
-        rules: where its episodes end and what is paid, whatever it says.
 
     Raises:
         UsageError: no such env, a missing package, or keyword arguments that it does not take.
         EnvError: the env itself raised.
     """
     register_package(env)
-    made = _make(env, {"frameskip": 1, **env_config} if atari is not None and is_ale(env) else env_config)
-    if atari is not None:
+    made = _make(env, {"frameskip": 1, **env_config} if wrappers.atari is not None and is_ale(env) else env_config)
+    if wrappers.atari is not None:
         try:
-            made = atari.wrap(made, name_of(env))
+            made = wrappers.atari.wrap(made, name_of(env))
         except gym.error.DependencyNotInstalled as error:
             raise missing(name_of(env), error, "atari") from None
     for kind in ("observation_space", "action_space"):
@@ -60,9 +52,7 @@ def make_env(
             raise UsageError(f"{name_of(env)} has no {kind}; set self.{kind} to a gymnasium.Space")
     if not isinstance(made.metadata, dict):
         raise UsageError(f"{name_of(env)}: its metadata is {made.metadata!r}; give a dict, {{}} for nothing")
-    made = _without_missions(made)
-    if rules is not None:
-        made = rules.wrap(made)
+    made = wrappers.rules.wrap(_without_missions(made))
     guarded = Guard(made, index)
     # Only a reset shows whether the info holds a mask; seeded, so that making an env draws no entropy.
     _, info = guarded.reset(seed=0)

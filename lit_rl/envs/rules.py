@@ -28,11 +28,6 @@ class Rules:
             env = Limit(env, self.max_episode_steps, self.soft_reset)
         return env
 
-    @property
-    def first(self) -> str | None:
-        """The name of a rule that changes something; None where none does."""
-        return next((name for name, value in vars(self).items() if value), None)
-
 
 class SignOfReward(gym.Wrapper[Any, Any, Any, Any]):
     """Pays -1, 0 or 1: the sign of the reward."""

@@ -19,13 +19,12 @@ import torch
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
-from lit_rl.envs.atari import Atari
 from lit_rl.envs.config import VectorEnvKind
 from lit_rl.envs.make import EnvName, make_env, name_of
 from lit_rl.envs.native import Autoreset, make_native
-from lit_rl.envs.rules import Rules
 from lit_rl.envs.spaces import Spaces, check_observation, describe, storage
 from lit_rl.envs.sync import SyncEnvs
+from lit_rl.envs.wrappers import PLAIN, Wrappers
 from lit_rl.errors import EnvError, UsageError
 
 if TYPE_CHECKING:  # they take parameters only from Gymnasium 1.3 on
@@ -44,8 +43,7 @@ def make_vector_env(
     *,
     autoreset: Autoreset,
     first_index: int = 0,
-    atari: Atari | None = None,
-    rules: Rules | None = None,
+    wrappers: Wrappers = PLAIN,
 ) -> VectorEnv[Any, Any, Any]:
     """``num_envs`` environments that step together; ``metadata["autoreset_mode"]`` of the result says how they reset.
 
@@ -58,8 +56,7 @@ def make_vector_env(
             version of it): these two have their own way of resetting, and know no wrappers.
         autoreset: what happens where an episode ends.
         first_index: the number of the first env, for messages (ranks count on).
-        atari: the preprocessing of an Atari game.
-        rules: where episodes end and what is paid; native and envpool know none.
+        wrappers: what else is put around each; of these, native and envpool know the preprocessing of Atari games alone.
 
     Raises:
         UsageError: as ``make_env``; or native or envpool where the env has no such version, or with autoreset disabled,
@@ -67,12 +64,12 @@ def make_vector_env(
         EnvError: the env itself raised, or its worker died.
     """
     if vector_env in ("native", "envpool"):
-        return make_native(env, env_config, num_envs, vector_env, autoreset, atari)
+        return make_native(env, env_config, num_envs, vector_env, autoreset, wrappers.atari)
     mode = _AUTORESET[autoreset]
     isolate = vector_env == "async" and hasattr(os, "fork")
     parent = os.getpid() if isolate else None
     main_thread = threading.current_thread() is threading.main_thread()
-    makers = [_Maker(env, env_config, first_index + i, atari, rules, parent, main_thread) for i in range(num_envs)]
+    makers = [_Maker(env, env_config, wrappers, first_index + i, parent, main_thread) for i in range(num_envs)]
     try:
         if vector_env == "sync":
             return SyncEnvs(makers, mode)
@@ -83,12 +80,12 @@ def make_vector_env(
         raise UsageError(f"{name_of(env)} cannot be vectorised: {error}") from None
 
 
-def probe(env: EnvName, env_config: dict[str, Any], atari: Atari | None = None) -> Spaces:
+def probe(env: EnvName, env_config: dict[str, Any], wrappers: Wrappers = PLAIN) -> Spaces:
     """The spaces of an environment that shows single frames, from making one, resetting and closing it.
 
     Raises UsageError for a kind of space that is not supported or a reset that contradicts it, and as ``make_env``.
     """
-    made = make_env(env, env_config, atari=atari)
+    made = make_env(env, env_config, wrappers)
     try:
         spaces = Spaces(made.observation_space, made.action_space)
         for space in (spaces.observation, spaces.action):
@@ -109,16 +106,15 @@ class _Maker:
 
     env: EnvName
     env_config: dict[str, Any]
+    wrappers: Wrappers
     index: int
-    atari: Atari | None
-    rules: Rules | None
     parent: int | None
     main_thread: bool
 
     def __call__(self) -> gym.Env[Any, Any]:
         if self.parent is not None and os.getpid() != self.parent:
             _settle_worker(self.parent, self.main_thread)
-        return make_env(self.env, self.env_config, index=self.index, atari=self.atari, rules=self.rules)
+        return make_env(self.env, self.env_config, self.wrappers, self.index)
 
 
 def _settle_worker(parent: int, main_thread: bool) -> None:

@@ -31,10 +31,19 @@ from lit_rl.optimize import threads_for
 from lit_rl.pipeline.folder import make_folder
 from lit_rl.pipeline.ranks import Ranks
 from lit_rl.pipeline.resume import SUMMARY, Resume, check_same, find_restored, find_resume, write_config
-from lit_rl.pipeline.settings import LimitConfig, RefineConfig, RunConfig, Settings, Stage2Config, StageSettings
+from lit_rl.pipeline.settings import (
+    KeepConfig,
+    LimitConfig,
+    RefineConfig,
+    RunConfig,
+    Settings,
+    Stage2Config,
+    StageSettings,
+)
 from lit_rl.pipeline.stage import Stage, find_module, prepare, run_stage
 
 __all__ = [
+    "KeepConfig",
     "LimitConfig",
     "RefineConfig",
     "RunConfig",
@@ -235,30 +244,10 @@ def set_threads(run: RunConfig, policy: LitPolicy, ranks: Ranks) -> None:
 
 def make_data(settings: Settings) -> ExperienceDataModule:
     """The one datamodule that serves both stages and the test."""
-    env, evaluation = settings.env, settings.stage1.evaluation
-    return ExperienceDataModule(
-        env.env,
-        env.env_config,
-        env.num_envs,
-        env.vector_env,
-        step_per_epoch=settings.stage1.data.step_per_epoch,
-        episode_per_test=evaluation.episode_per_test,
-        num_test_envs=evaluation.num_test_envs,
-        test_episodes=evaluation.test_episodes,
-        seed=settings.run.seed,
-        exact_resume=settings.run.exact_resume,
-        atari=env.atari,
-        rules=env.rules,
-        eval_env_config=env.eval_env_config,
-        return_window=settings.stage1.data.return_window,
-        hooks=find_hooks(settings.run.hooks),
-        frame_stack=env.frame_stack,
-        input=settings.stage1.data.input,
-        validation_fraction=settings.stage1.data.validation_fraction,
-        skip_bad_episodes=settings.stage1.data.skip_bad_episodes,
-        window_mb=settings.stage1.data.window_mb,
-        output=settings.stage1.data.output,
-    )
+    stage = settings.stage1
+    given: dict[str, Any] = vars(settings.env) | vars(stage.data) | vars(stage.evaluation)
+    run, hooks = settings.run, find_hooks(settings.run.hooks)
+    return ExperienceDataModule(**given, seed=run.seed, exact_resume=run.exact_resume, hooks=hooks)
 
 
 def find_hooks(given: Any) -> Hooks | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -126,6 +127,40 @@ class RefineConfig:
 
 
 @dataclass
+class KeepConfig:
+    """keeping the best"""
+
+    monitor: str | None = None
+    """Metric that picks the best checkpoint and stops early: Eval/return (default) or any other; stage 2 reads Step2Eval/."""
+    monitor_mode: Literal["auto", "max", "min"] = "auto"
+    """Whether more or less of the monitored metric is better; auto knows which."""
+    patience: int | None = None
+    """Evaluations without a better score that end stage 1; by default it runs to its limit."""
+    stop_return: float | None = None
+    """End a stage as soon as an evaluation's mean return reaches this."""
+    input_evaluation: list[Literal["is", "wis"]] | None = None
+    """Estimates of the return that recorded episodes must allow, Eval/is_return and Eval/wis_return; null takes what there is."""
+    average_weights: float | None = None
+    """Evaluate, keep and test a running average of stage 1's weights with this decay per update, in (0, 1)."""
+    checkpoint_every: int = 1
+    """Epochs between two full checkpoints (last.ckpt, replay buffer included)."""
+    videos: int = 0
+    """Episodes of every evaluation that are filmed into the run's folder, videos/ (extra: video)."""
+
+    def __post_init__(self) -> None:
+        at_least("videos", self.videos, 0)
+        at_least("checkpoint_every", self.checkpoint_every, 1)
+        if self.patience is not None:
+            at_least("patience", self.patience, 1)
+        if self.stop_return is not None and not math.isfinite(self.stop_return):
+            raise UsageError(f"--stop_return {self.stop_return} must be a finite number")
+        if self.average_weights is not None and not 0 < self.average_weights < 1:
+            raise UsageError(
+                f"--average_weights {self.average_weights} is out of range: it must lie between 0 and 1, or be null"
+            )
+
+
+@dataclass
 class LimitConfig:
     """limits"""
 
@@ -143,8 +178,9 @@ class StageSettings:
 
     algo: str
     algorithm: AlgorithmConfig
-    evaluation: EvalConfig
     data: DataConfig
+    evaluation: EvalConfig
+    keep: KeepConfig
     limits: LimitConfig
     trainer: dict[str, Any]  # keyword arguments of pl.Trainer, max_steps (updates) among them
     module: str | None = None  # a user's own LitPolicy subclass, module:Class

@@ -20,7 +20,6 @@ from lit_rl.callbacks.patience import Patience
 from lit_rl.callbacks.progress import EnvStepsBar
 from lit_rl.callbacks.stop import StopAtReturn
 from lit_rl.checkpoint import AtomicCheckpointIO, load
-from lit_rl.data.config import EvalConfig
 from lit_rl.data.evaluation import STATISTICS
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.seeds import env_seed
@@ -33,7 +32,7 @@ from lit_rl.loggers.records import Records, read_rows
 from lit_rl.optimize import Compile
 from lit_rl.pipeline.anew import Anew
 from lit_rl.pipeline.resume import Resume
-from lit_rl.pipeline.settings import Settings, StageSettings
+from lit_rl.pipeline.settings import KeepConfig, Settings, StageSettings
 
 SMALLER_IS_BETTER = ("loss", "mse", "return_std")
 
@@ -111,7 +110,7 @@ def prepare(
             stage.algo,
             data.spaces,
             stage=number,
-            average_weights=stage.evaluation.average_weights,
+            average_weights=stage.keep.average_weights,
             max_updates=None if max_steps == -1 else max_steps,
             max_env_steps=stage.limits.total_timesteps,
             compile=compile,
@@ -124,20 +123,24 @@ def prepare(
         raise UsageError(f"--step2: module {stage.module} cannot be made: {in_one_line(error)}") from error
     serve(data, stage)
     data.check(policy, ranks)
-    if data.env is None and stage.evaluation.stop_return is not None:
-        raise UsageError(f"--stop_return {stage.evaluation.stop_return} needs episodes that are played: add --env ID")
+    if data.env is None and stage.keep.stop_return is not None:
+        raise UsageError(f"--stop_return {stage.keep.stop_return} needs episodes that are played: add --env ID")
     names = evaluated(policy, data)
     _check_estimates(stage, names)
-    monitor, mode = monitored(stage.evaluation, number, names)
+    monitor, mode = monitored(stage.keep, number, names)
     callbacks = stage.trainer.get("callbacks") or []
     _check_callbacks(callbacks, number, stage.module is not None, names)
     watched = [("--monitor", monitor), *((_shown(c), c.monitor) for c in callbacks if hasattr(c, "monitor"))]
     for shown, name in watched:
-        if name == f"{PREFIXES[number]}/success" and not data.reports_success(policy.best_policy):
+        if name != f"{PREFIXES[number]}/success" or data.played is None:
+            continue
+        if not data.played.reports_success(policy.best_policy):
             known = ", ".join(other for other in names if other != name)
             raise UsageError(f"{shown} {name} is never logged: this environment reports no success; there are {known}")
-    if stage.evaluation.videos:
-        data.check_film()
+    if stage.keep.videos:
+        if data.environments is None:
+            raise UsageError("--videos needs episodes that are played: add --env ID")
+        data.environments.check_film()
     return Prepared(policy, monitor, mode)
 
 
@@ -158,7 +161,7 @@ def find_module(path: str) -> type[LitPolicy]:
     return found
 
 
-def monitored(evaluation: EvalConfig, number: int, names: list[str]) -> tuple[str, Literal["max", "min"]]:
+def monitored(keep: KeepConfig, number: int, names: list[str]) -> tuple[str, Literal["max", "min"]]:
     """The metric that picks the best of a stage, by default the first of ``names``, and whether more or less is better.
 
     Raises:
@@ -168,13 +171,13 @@ def monitored(evaluation: EvalConfig, number: int, names: list[str]) -> tuple[st
         raise UsageError(
             "there is nothing to score the policy by: add --env ID, or give a --validation_fraction above 0"
         )
-    monitor = evaluation.monitor or names[0]
+    monitor = keep.monitor or names[0]
     if number == 2 and monitor.startswith("Eval/"):
         monitor = f"{PREFIXES[2]}/{monitor.removeprefix('Eval/')}"
     if monitor not in names:
         known = ", ".join(names)
         raise UsageError(f"--monitor {monitor} is never logged at an evaluation; there are {known}")
-    mode = evaluation.monitor_mode
+    mode = keep.monitor_mode
     if mode == "auto":
         mode = "min" if monitor.rpartition("/")[2] in SMALLER_IS_BETTER else "max"
     return monitor, mode
@@ -182,7 +185,7 @@ def monitored(evaluation: EvalConfig, number: int, names: list[str]) -> tuple[st
 
 def _check_estimates(stage: StageSettings, names: list[str]) -> None:
     """Refuse an estimate from recorded episodes that these do not allow, or that nothing is there for."""
-    for kind in stage.evaluation.input_evaluation or []:
+    for kind in stage.keep.input_evaluation or []:
         if not any(name.endswith(f"/{kind}_return") for name in names):
             need = "recorded episodes: give --input PATH"
             if stage.data.input is not None:
@@ -246,8 +249,8 @@ def run_stage(
     serve(data, settings)
     data.appends = run.resume or number == 2
     keeper = BestCheckpoint(home, monitor, mode)
-    patience = Patience(monitor, mode, settings.evaluation.patience)
-    goal = settings.evaluation.stop_return
+    patience = Patience(monitor, mode, settings.keep.patience)
+    goal = settings.keep.stop_return
     stop = StopAtReturn(f"{PREFIXES[number]}/return", float("inf") if goal is None else goal)
     ours = [keeper, patience, *([] if data.env is None else [stop]), interrupts]
     trainer = make_trainer(settings, folder, run, number, ours, resume)
@@ -313,10 +316,10 @@ def make_trainer(
     has_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
     if not plain and not has_bar and flags.get("enable_progress_bar") in (None, True):
         callbacks.append(EnvStepsBar())
-    if settings.evaluation.videos:
-        callbacks.append(Films(folder, settings.evaluation.videos))
+    if settings.keep.videos:
+        callbacks.append(Films(folder, settings.keep.videos))
     if not plain and flags.get("enable_checkpointing") in (None, True):
-        callbacks += [keeper, LastCheckpoint(folder / f"stage{number}", settings.data.checkpoint_every)]
+        callbacks += [keeper, LastCheckpoint(folder / f"stage{number}", settings.keep.checkpoint_every)]
     flags |= {
         "callbacks": callbacks,
         "plugins": [AtomicCheckpointIO(), *(flags.get("plugins") or [])],

@@ -37,7 +37,8 @@ def test_every_flag_stands_in_the_help_once_with_its_text_and_default(parser):
 
 def test_help_has_the_groups_in_order(parser):
     text = parser.format_help()
-    titles = ["run", "stage 2", "environment", "data", "evaluation", "algorithm DQN", "limits", "Lightning's Trainer"]
+    titles = ["run", "stage 2", "environment", "data", "evaluation", "keeping the best", "algorithm DQN", "limits"]
+    titles += ["Lightning's Trainer"]
     places = [text.index(f"\n{title}") for title in titles]
     assert places == sorted(places)
 

@@ -87,8 +87,8 @@ def test_after_data_a_second_stage_acts_where_it_can():
     offline += ["--input_evaluation", '["is"]']
     online = settings_of("--algo", "BC", *offline, "--env", "CartPole-v1", "--step2", '{"algo": "PPO"}')
     assert (online.stage1.data.input, online.stage2.data.input) == ("a.jsonl", None)
-    assert (online.stage1.evaluation.monitor, online.stage2.evaluation.monitor) == ("Eval/f1", None)
-    assert (online.stage1.evaluation.input_evaluation, online.stage2.evaluation.input_evaluation) == (["is"], None)
+    assert (online.stage1.keep.monitor, online.stage2.keep.monitor) == ("Eval/f1", None)
+    assert (online.stage1.keep.input_evaluation, online.stage2.keep.input_evaluation) == (["is"], None)
     assert online.stage1.data.step_per_epoch == 30 != online.stage2.data.step_per_epoch
     nowhere = settings_of("--algo", "DQN", *offline)
     assert nowhere.env.env is None and nowhere.stage2.data.input == "a.jsonl"

@@ -97,15 +97,15 @@ def test_limits_and_trainer_flags_hold_in_each_stage():
 def test_what_was_typed_for_stage_1_holds_in_stage_2():
     stage = second("--gamma", "0.5", "--monitor", "Eval/length", "--stop_return", "475", "--step_per_epoch", "5120")
     assert (stage.algorithm.gamma, stage.data.step_per_epoch) == (0.5, 5120)
-    assert (stage.evaluation.monitor, stage.evaluation.stop_return) == ("Eval/length", 475)
+    assert (stage.keep.monitor, stage.keep.stop_return) == ("Eval/length", 475)
 
 
 def test_patience_and_average_of_stage_2_are_its_own():
     stage = second("--patience", "3", "--average_weights", "0.5")
-    assert (stage.evaluation.patience, stage.evaluation.average_weights) == (6, Stage2Config.average_weights_2)
+    assert (stage.keep.patience, stage.keep.average_weights) == (6, Stage2Config.average_weights_2)
     stage = second("--patience_2", "4", "--average_weights_2", "null")
-    assert (stage.evaluation.patience, stage.evaluation.average_weights) == (4, None)
-    assert second("--patience_2", "4", "--step2", "{patience: null}").evaluation.patience is None
+    assert (stage.keep.patience, stage.keep.average_weights) == (4, None)
+    assert second("--patience_2", "4", "--step2", "{patience: null}").keep.patience is None
 
 
 def test_step2_sets_any_field_and_the_algorithm():

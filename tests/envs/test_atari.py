@@ -10,6 +10,7 @@ from lit_rl.envs import atari, native
 from lit_rl.envs.atari import Atari
 from lit_rl.envs.make import make_env
 from lit_rl.envs.vector import make_vector_env, probe
+from lit_rl.envs.wrappers import Wrappers
 from lit_rl.errors import UsageError
 
 BREAKOUT, PONG = "BreakoutNoFrameskip-v4", "PongNoFrameskip-v4"
@@ -29,7 +30,8 @@ def test_the_native_envs_show_what_the_wrapped_ones_show_to_the_pixel(env, train
     config = {"repeat_action_probability": 0.0}
     autoreset = "same_step" if training else "disabled"
     both = [
-        make_vector_env(env, config, 2, kind, autoreset=autoreset, atari=Atari(training)) for kind in ("sync", "native")
+        make_vector_env(env, config, 2, kind, autoreset=autoreset, wrappers=Wrappers(Atari(training)))
+        for kind in ("sync", "native")
     ]
     obs = [envs.reset(seed=[3, 4])[0] for envs in both]
     generator, ends = np.random.default_rng(0), 0
@@ -51,7 +53,7 @@ def test_the_native_envs_show_what_the_wrapped_ones_show_to_the_pixel(env, train
 
 def test_training_plays_lives_for_signs_and_evaluation_whole_games_for_points(no_noops):
     def play(training):
-        env = make_env(BREAKOUT, {"max_num_frames_per_episode": 4000}, atari=Atari(training))
+        env = make_env(BREAKOUT, {"max_num_frames_per_episode": 4000}, Wrappers(Atari(training)))
         env.reset(seed=0)
         generator, rewards, lives = np.random.default_rng(2), [], []
         for _ in range(400):
@@ -83,12 +85,12 @@ def test_seven_points_at_once_are_one_in_training():
 
 
 def test_a_seed_begins_a_new_game_and_decides_on_its_noops():
-    env = make_env(BREAKOUT, {}, atari=Atari(True))
+    env = make_env(BREAKOUT, {}, Wrappers(Atari(True)))
     first = env.reset(seed=3)[0]
     frames = [env.reset(seed=seed)[1]["episode_frame_number"] for seed in range(4)]
     assert 1 < len(set(frames)) and max(frames) <= 31
     assert np.array_equal(env.reset(seed=3)[0], first)
-    envs = make_vector_env(BREAKOUT, {}, 2, "native", autoreset="disabled", atari=Atari(False))
+    envs = make_vector_env(BREAKOUT, {}, 2, "native", autoreset="disabled", wrappers=Wrappers(Atari(False)))
     obs = envs.reset(seed=[3, 4])[0].copy()
     envs.step(np.array([0, 0]))
     again = envs.reset(seed=[9, 3], options={"reset_mask": np.array([False, True])})[0]
@@ -96,7 +98,7 @@ def test_a_seed_begins_a_new_game_and_decides_on_its_noops():
 
 
 def test_one_frame_is_84_by_84_grey():
-    assert probe("ALE/Pong-v5", {}, Atari(False)).observation == gym.spaces.Box(0, 255, (84, 84), np.uint8)
+    assert probe("ALE/Pong-v5", {}, Wrappers(Atari(False))).observation == gym.spaces.Box(0, 255, (84, 84), np.uint8)
 
 
 @pytest.mark.parametrize(
@@ -110,4 +112,4 @@ def test_one_frame_is_84_by_84_grey():
 )
 def test_what_cannot_be_preprocessed_is_refused(env, config, kind, preprocessing, says):
     with pytest.raises(UsageError, match=says):
-        make_vector_env(env, config, 1, kind, autoreset="same_step", atari=preprocessing)
+        make_vector_env(env, config, 1, kind, autoreset="same_step", wrappers=Wrappers(preprocessing))

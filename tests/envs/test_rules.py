@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from lit_rl.envs.config import EnvConfig
+from lit_rl.envs.environments import Environments
 from lit_rl.envs.make import make_env
 from lit_rl.envs.rules import Rules
+from lit_rl.envs.wrappers import Wrappers
 from lit_rl.errors import UsageError
 
 
@@ -30,7 +32,7 @@ class Count(gym.Env[np.ndarray, int]):
 
 def play(rules: Rules, steps: int) -> list[tuple[float, float, bool, bool]]:
     """What each step shows, pays and ends; the env is reset, without a seed, where an episode ends."""
-    env = make_env(Count, {}, rules=rules)
+    env = make_env(Count, {}, Wrappers(rules=rules))
     env.reset(seed=0)
     seen = []
     for _ in range(steps):
@@ -65,7 +67,7 @@ def test_a_soft_reset_goes_on_from_where_the_limit_cut():
 
 
 def test_a_reset_with_a_seed_is_a_real_one():
-    env = make_env(Count, {}, rules=Rules(max_episode_steps=1, soft_reset=True))
+    env = make_env(Count, {}, Wrappers(rules=Rules(max_episode_steps=1, soft_reset=True)))
     env.reset(seed=0)
     env.step(0)
     assert env.reset(seed=1)[0] == 0
@@ -76,12 +78,9 @@ def test_no_termination_lets_the_bootstrap_go_on():
 
 
 def test_clipped_rewards_are_signs_and_evaluation_sees_raw_ones():
-    from lit_rl.datamodule import ExperienceDataModule
-
     assert play(Rules(clip_rewards=True), 1) == [(1, -1, False, False)]
-    data = ExperienceDataModule(Count, rules=Rules(clip_rewards=True))
-    for training, reward in ((True, -1.0), (False, -3.0)):
-        envs = data._make_envs(1, "sync", training)
+    environments = Environments(EnvConfig(Count, clip_rewards=True))
+    for envs, reward in ((environments.training(), -1.0), (environments.evaluation(1), -3.0)):
         envs.reset(seed=[0])
         assert envs.step(np.zeros(1, np.int64))[1] == reward
         envs.close()
