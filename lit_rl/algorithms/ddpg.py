@@ -76,7 +76,7 @@ class DDPG(Algorithm):
     def __init__(self, spaces: Spaces, config: DDPGConfig) -> None:
         c = config
         theta = c.ou_theta if c.noise == "ou" else None
-        policy = Deterministic(spaces, "DDPG", c.hidden_sizes, c.activation, 1, c.exploration_noise, theta, c.encoder)
+        policy = Deterministic(spaces, "DDPG", c.architecture, 1, c.exploration_noise, theta)
         for layer in (policy.actor.head, policy.critic.mlp.output):
             nn.init.uniform_(layer.weight, -LAST_LAYER, LAST_LAYER)
             nn.init.uniform_(layer.bias, -LAST_LAYER, LAST_LAYER)

@@ -82,7 +82,7 @@ class DQN(Algorithm):
         c = config
         sigma0, epsilon = (c.sigma0, 0.0) if c.noisy else (None, c.epsilon)
         atoms = (c.num_atoms, c.v_min, c.v_max) if c.num_atoms > 1 else None
-        q = QNetwork(spaces, c.hidden_sizes, c.activation, c.dueling, sigma0, atoms, c.encoder)
+        q = QNetwork(spaces, c.architecture, c.dueling, sigma0, atoms)
         super().__init__(spaces, config, EpsilonGreedy(spaces, q, epsilon))
         self._target = Follower(q)
         self.target = self._target.follower

@@ -22,6 +22,7 @@ from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.functional.ranks import centered_ranks
 from lit_rl.functional.schedules import Schedule
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.actor_critic import ActorCritic
 from lit_rl.policies.gaussian import Gaussian
 
@@ -56,6 +57,11 @@ class ESConfig(AlgorithmConfig):
         for size in self.hidden_sizes:
             at_least("hidden_sizes", size, 1)
 
+    @property
+    def architecture(self) -> Architecture:
+        """What its networks have in common."""
+        return Architecture(self.hidden_sizes, self.activation, self.encoder)
+
 
 class ES(Algorithm):
     """Gradient ascent on returns that are seen only through evaluations of perturbed weights."""
@@ -65,7 +71,7 @@ class ES(Algorithm):
     policy: ActorCritic
 
     def __init__(self, spaces: Spaces, config: ESConfig) -> None:
-        policy = ActorCritic(spaces, config.hidden_sizes, config.activation, critic=False, encoder=config.encoder)
+        policy = ActorCritic(spaces, config.architecture, critic=False)
         distribution = policy.actor.distribution
         if isinstance(distribution, Gaussian):  # members act by the mean alone
             distribution.log_std.requires_grad_(False)

@@ -87,7 +87,7 @@ class IQL(Algorithm):
             )
         learn_only(policy, policy.actor, policy.critic)
         super().__init__(spaces, config, policy)
-        torso = Torso(spaces.observation, config.hidden_sizes, config.activation, config.encoder)
+        torso = Torso(spaces.observation, config.architecture)
         self.value = nn.Sequential(torso, ValueHead(torso.features))
         self._target = Follower(policy.critic)
         self.target = self._target.follower

@@ -69,7 +69,7 @@ class MARWIL(Algorithm):
         super().__init__(spaces, config, policy)
         self.critic: nn.Module | None = None
         if own is None:
-            torso = Torso(spaces.observation, config.hidden_sizes, config.activation, config.encoder)
+            torso = Torso(spaces.observation, config.architecture)
             self.critic = nn.Sequential(torso, ValueHead(torso.features))
         self.register_buffer("square", torch.zeros(()))  # c^2; 0 before the first minibatch
 

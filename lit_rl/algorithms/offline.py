@@ -15,6 +15,7 @@ from lit_rl.data.plans import OfflinePlan
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import Schedule
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.actor_critic import ActorCritic
 from lit_rl.policies.base import Policy
 from lit_rl.policies.gaussian import Gaussian
@@ -49,18 +50,21 @@ class OfflineConfig(AlgorithmConfig):
         if not 0 < self.min_std <= 1:
             raise UsageError(f"--min_std {self.min_std} is out of range: it must be above 0 and at most 1")
 
+    @property
+    def architecture(self) -> Architecture:
+        """What its networks have in common."""
+        return Architecture(self.hidden_sizes, self.activation, self.encoder)
+
     def policy(self, spaces: Spaces, critic: bool = False, share_torso: bool = False) -> Policy:
         """The policy that these settings describe, with or without a critic; ``policy_of`` alone says it where it is given."""
         if self.policy_of:
             return borrowed_policy(spaces, self.policy_of)
         return ActorCritic(
             spaces,
-            self.hidden_sizes,
-            self.activation,
+            self.architecture,
             share_torso=share_torso,
             critic=critic,
             normalize_obs=self.normalize_obs,
-            encoder=self.encoder,
         )
 
     def plan(self, n_step: int | None) -> OfflinePlan:

@@ -10,6 +10,7 @@ from lit_rl.data.plans import RolloutPlan
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import Schedule
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.actor_critic import ActorCritic
 
 
@@ -62,17 +63,20 @@ class RolloutConfig(AlgorithmConfig):
         if any(size < 1 for size in self.hidden_sizes):
             raise UsageError(f"--hidden_sizes {self.hidden_sizes} must be positive widths")
 
+    @property
+    def architecture(self) -> Architecture:
+        """What its networks have in common."""
+        lstm = self.lstm_cell_size if self.use_lstm else None
+        return Architecture(self.hidden_sizes, self.activation, self.encoder, lstm)
+
     def policy(self, spaces: Spaces, critic: bool = True) -> ActorCritic:
         """The policy that these settings describe."""
         return ActorCritic(
             spaces,
-            self.hidden_sizes,
-            self.activation,
+            self.architecture,
             share_torso=self.share_torso,
             critic=critic,
             normalize_obs=self.normalize_obs,
-            encoder=self.encoder,
-            lstm=self.lstm_cell_size if self.use_lstm else None,
         )
 
     def plan(self, epochs: int = 1, batch_size: int | None = None) -> RolloutPlan:

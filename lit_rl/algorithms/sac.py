@@ -71,7 +71,7 @@ class SAC(Algorithm):
             raise UsageError(f"SAC needs a Box or Discrete action space, not {describe(spaces.action)}")
         kind = SoftCategorical if isinstance(spaces.action, gs.Discrete) else SquashedGaussian
         c = config
-        policy = kind(spaces, c.hidden_sizes, c.activation, c.critics, c.alpha, c.encoder)
+        policy = kind(spaces, c.architecture, c.critics, c.alpha)
         policy.log_alpha.requires_grad_(config.learn_alpha)
         super().__init__(spaces, config, policy)
         self._target = Follower(policy.critic)

@@ -65,9 +65,7 @@ class TD3(Algorithm):
 
     def __init__(self, spaces: Spaces, config: TD3Config) -> None:
         c = config
-        policy = Deterministic(
-            spaces, "TD3", c.hidden_sizes, c.activation, c.critics, c.exploration_noise, encoder=c.encoder
-        )
+        policy = Deterministic(spaces, "TD3", c.architecture, c.critics, c.exploration_noise)
         super().__init__(spaces, config, policy)
         self._target_actor, self._target_critic = Follower(policy.actor), Follower(policy.critic)
         self.target_actor, self.target_critic = self._target_actor.follower, self._target_critic.follower

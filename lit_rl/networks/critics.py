@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
 from lit_rl.envs.spaces import Spaces
 from lit_rl.functional.tree import Tree
-from lit_rl.networks.custom import MakeEncoder
-from lit_rl.networks.encoder import Encoder
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.ensemble import EnsembleMLP
 
 
 class ContinuousCritic(nn.Module):
     """Q(s, a) for actions that are vectors of A numbers: observations and (B, A) -> (K, B)."""
 
-    def __init__(
-        self,
-        members: int,
-        spaces: Spaces,
-        actions: int,
-        hidden_sizes: Sequence[int],
-        activation: str,
-        encoder: MakeEncoder = Encoder,
-    ) -> None:
+    def __init__(self, members: int, spaces: Spaces, actions: int, architecture: Architecture) -> None:
         super().__init__()
-        self.encoder = encoder(spaces.observation)
-        self.mlp = EnsembleMLP(members, [self.encoder.features + actions, *hidden_sizes, 1], activation)
+        self.encoder = architecture.encoder(spaces.observation)
+        sizes = [self.encoder.features + actions, *architecture.hidden_sizes, 1]
+        self.mlp = EnsembleMLP(members, sizes, architecture.activation)
 
     def forward(self, obs: Tree, action: Tensor) -> Tensor:
         features = self.encoder(obs)
@@ -39,18 +29,11 @@ class ContinuousCritic(nn.Module):
 class DiscreteCritic(nn.Module):
     """Q(s, a) for A discrete actions: observations and (B,) -> (K, B), or of all actions at once."""
 
-    def __init__(
-        self,
-        members: int,
-        spaces: Spaces,
-        actions: int,
-        hidden_sizes: Sequence[int],
-        activation: str,
-        encoder: MakeEncoder = Encoder,
-    ) -> None:
+    def __init__(self, members: int, spaces: Spaces, actions: int, architecture: Architecture) -> None:
         super().__init__()
-        self.encoder = encoder(spaces.observation)
-        self.mlp = EnsembleMLP(members, [self.encoder.features, *hidden_sizes, actions], activation)
+        self.encoder = architecture.encoder(spaces.observation)
+        sizes = [self.encoder.features, *architecture.hidden_sizes, actions]
+        self.mlp = EnsembleMLP(members, sizes, architecture.activation)
 
     def all_values(self, obs: Tree) -> Tensor:
         """The values (K, B, A) of all actions."""

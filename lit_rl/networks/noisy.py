@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lit_rl.functional.tree import Tree
-from lit_rl.networks.custom import MakeEncoder
-from lit_rl.networks.encoder import Encoder
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.mlp import make_activation
 
 
@@ -46,20 +44,13 @@ class NoisyTorso(nn.Module):
 
     layers = None  # it is more than its layers one after the other
 
-    def __init__(
-        self,
-        space: gym.Space[Any],
-        hidden_sizes: Sequence[int],
-        activation: str,
-        sigma0: float,
-        encoder: MakeEncoder = Encoder,
-    ) -> None:
+    def __init__(self, space: gym.Space[Any], architecture: Architecture, sigma0: float) -> None:
         super().__init__()
-        self.encoder = encoder(space)
-        sizes = [self.encoder.features, *hidden_sizes]
+        self.encoder = architecture.encoder(space)
+        sizes = [self.encoder.features, *architecture.hidden_sizes]
         self.features = sizes[-1]
         self.hidden = nn.ModuleList(NoisyLinear(*size, sigma0) for size in pairwise(sizes))
-        self.activation = make_activation(activation)
+        self.activation = make_activation(architecture.activation)
         self._noise_sizes = [sum(size) for size in pairwise(sizes)]
         self.noise_size = sum(self._noise_sizes)
 

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
 from torch import Tensor, nn
 
 from lit_rl.functional.tree import Tree
-from lit_rl.networks.custom import MakeEncoder
-from lit_rl.networks.encoder import Encoder
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.mlp import mlp
 
 
 class Torso(nn.Module):
-    """An encoder and hidden layers, each followed by the activation: Tree of [B, ...] -> (B, features)."""
+    """An encoder and hidden layers, each followed by the activation: Tree of [B, ...] -> (B, features).
 
-    def __init__(
-        self, space: gym.Space[Any], hidden_sizes: Sequence[int], activation: str, encoder: MakeEncoder = Encoder
-    ) -> None:
-        """`hidden_sizes` may be empty: the features are then the encoder's. Raises UsageError as its parts do."""
+    Raises UsageError as its parts do.
+    """
+
+    def __init__(self, space: gym.Space[Any], architecture: Architecture) -> None:
         super().__init__()
-        self.encoder = encoder(space)
-        self.mlp = mlp([self.encoder.features, *hidden_sizes], activation, output=activation)
-        self.features = hidden_sizes[-1] if hidden_sizes else self.encoder.features
+        self.encoder = architecture.encoder(space)
+        sizes = [self.encoder.features, *architecture.hidden_sizes]
+        self.mlp = mlp(sizes, architecture.activation, output=architecture.activation)
+        self.features = sizes[-1]
 
     @property
     def layers(self) -> list[nn.Module] | None:

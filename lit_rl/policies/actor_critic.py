@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -15,8 +14,7 @@ from lit_rl.envs.spaces import Spaces, describe
 from lit_rl.errors import UsageError
 from lit_rl.functional.sequences import Sequences
 from lit_rl.functional.tree import Tree, tree_leaves
-from lit_rl.networks.custom import MakeEncoder
-from lit_rl.networks.encoder import Encoder
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.heads import ValueHead
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.init import orthogonal_
@@ -33,16 +31,9 @@ class StochasticActor(nn.Module):
 
     torso: Torso | RecurrentTorso
 
-    def __init__(
-        self,
-        spaces: Spaces,
-        hidden_sizes: Sequence[int],
-        activation: str,
-        encoder: MakeEncoder = Encoder,
-        lstm: int | None = None,
-    ) -> None:
+    def __init__(self, spaces: Spaces, architecture: Architecture) -> None:
         super().__init__()
-        self.torso = make_torso(spaces.observation, hidden_sizes, activation, encoder, lstm)
+        self.torso = make_torso(spaces.observation, architecture)
         self.distribution = make_distribution(spaces)
         self.linear = nn.Linear(self.torso.features, self.distribution.outputs)
 
@@ -77,12 +68,10 @@ def make_distribution(spaces: Spaces) -> Categorical | Gaussian:
     )
 
 
-def make_torso(
-    space: gym.Space[Any], hidden_sizes: Sequence[int], activation: str, encoder: MakeEncoder, lstm: int | None
-) -> Torso | RecurrentTorso:
-    """A torso, with an LSTM of that many cells on it where there is a number."""
-    torso = Torso(space, hidden_sizes, activation, encoder)
-    return torso if lstm is None else RecurrentTorso(torso, lstm)
+def make_torso(space: gym.Space[Any], architecture: Architecture) -> Torso | RecurrentTorso:
+    """A torso, with an LSTM on it where there is one."""
+    torso = Torso(space, architecture)
+    return torso if architecture.lstm is None else RecurrentTorso(torso, architecture.lstm)
 
 
 class ActorCritic(Policy):
@@ -93,7 +82,7 @@ class ActorCritic(Policy):
     Weights start orthogonal: times sqrt(2) in the torsos, 0.01 in the actor's head, so that all actions are about as
     likely, and 1 in the critic's (Schulman et al. 2017's own code). A user's own encoder keeps the weights it came with.
 
-    With ``lstm``, the number of its cells, each torso ends in an LSTM. The state is then a tuple of one tensor for each torso,
+    With an LSTM in the architecture each torso ends in one. The state is then a tuple of one tensor for each torso,
     (B, 2, cells); where none is given, an episode begins.
 
     Raises:
@@ -105,18 +94,15 @@ class ActorCritic(Policy):
     def __init__(
         self,
         spaces: Spaces,
-        hidden_sizes: Sequence[int],
-        activation: str,
+        architecture: Architecture,
         share_torso: bool = False,
         critic: bool = True,
         normalize_obs: bool = False,
-        encoder: MakeEncoder = Encoder,
-        lstm: int | None = None,
     ) -> None:
         super().__init__(spaces)
         self.norm = ObservationNorm(spaces.observation) if normalize_obs else None
-        self.share_torso, self.remembers = share_torso, lstm is not None
-        self.actor = StochasticActor(spaces, hidden_sizes, activation, encoder, lstm)
+        self.share_torso, self.remembers = share_torso, architecture.lstm is not None
+        self.actor = StochasticActor(spaces, architecture)
         orthogonal_(self.actor.torso, 2**0.5)
         orthogonal_(self.actor.linear, 0.01)
         if critic:
@@ -124,7 +110,7 @@ class ActorCritic(Policy):
             orthogonal_(head, 1.0)
             torso = None
             if not share_torso:
-                torso = make_torso(spaces.observation, hidden_sizes, activation, encoder, lstm)
+                torso = make_torso(spaces.observation, architecture)
                 orthogonal_(torso, 2**0.5)
             self.critic = head if torso is None else nn.Sequential(torso, head)
 

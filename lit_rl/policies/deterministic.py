@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from lit_rl.envs.spaces import Spaces
 from lit_rl.functional.schedules import Schedule, values_along
 from lit_rl.functional.tree import Tree
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.critics import ContinuousCritic
-from lit_rl.networks.custom import MakeEncoder
-from lit_rl.networks.encoder import Encoder
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.torso import Torso
 from lit_rl.policies.base import Acted, HostAct, Policy
@@ -21,11 +20,9 @@ from lit_rl.policies.bounds import bounded_units, uniform
 class DeterministicActor(nn.Module):
     """Observations -> actions (B, A) in (-1, 1)."""
 
-    def __init__(
-        self, spaces: Spaces, actions: int, hidden_sizes: list[int], activation: str, encoder: MakeEncoder = Encoder
-    ) -> None:
+    def __init__(self, spaces: Spaces, actions: int, architecture: Architecture) -> None:
         super().__init__()
-        self.torso = Torso(spaces.observation, hidden_sizes, activation, encoder)
+        self.torso = Torso(spaces.observation, architecture)
         self.head = nn.Linear(self.torso.features, actions)
         self.squash = nn.Tanh()
 
@@ -46,13 +43,11 @@ class Deterministic(Policy):
     Args:
         spaces: of the environment.
         algorithm: whose policy it is, for messages.
-        hidden_sizes: widths of the hidden layers of actor and critics.
-        activation: of the hidden layers.
+        architecture: of actor and critics.
         critics: the number K of action-value functions.
         sigma: scale of the noise, as a share of half the action range: a schedule over env steps.
         theta: None for independent Gaussian noise; else the pull to 0, in (0, 1], of an Ornstein-Uhlenbeck process
             x <- x - theta x + sigma N(0, 1) (Uhlenbeck & Ornstein 1930), which begins at 0 in every episode.
-        encoder: makes what encodes an observation, once for the actor and once for the critics.
     """
 
     actor: DeterministicActor
@@ -62,18 +57,16 @@ class Deterministic(Policy):
         self,
         spaces: Spaces,
         algorithm: str,
-        hidden_sizes: list[int],
-        activation: str,
+        architecture: Architecture,
         critics: int,
         sigma: Schedule,
         theta: float | None = None,
-        encoder: MakeEncoder = Encoder,
     ) -> None:
         units = bounded_units(spaces.action, algorithm)
         super().__init__(spaces)
         self._units, self.size = units, units.size
-        self.actor = DeterministicActor(spaces, self.size, hidden_sizes, activation, encoder)
-        self.critic = ContinuousCritic(critics, spaces, self.size, hidden_sizes, activation, encoder)
+        self.actor = DeterministicActor(spaces, self.size, architecture)
+        self.critic = ContinuousCritic(critics, spaces, self.size, architecture)
         self.sigma, self.theta = sigma, theta
 
     def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:

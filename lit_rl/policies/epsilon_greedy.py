@@ -12,8 +12,7 @@ from lit_rl.errors import UsageError
 from lit_rl.functional.distributions import categorical_kl, categorical_log_prob, mask_logits
 from lit_rl.functional.schedules import Schedule, value_at, values_along
 from lit_rl.functional.tree import Tree
-from lit_rl.networks.custom import MakeEncoder
-from lit_rl.networks.encoder import Encoder
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.heads import CategoricalQHead, QHead
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.noisy import NoisyTorso
@@ -26,23 +25,19 @@ class QNetwork(nn.Module):
 
     Args:
         spaces: of the environment.
-        hidden_sizes: widths of the hidden layers.
-        activation: of the hidden layers.
+        architecture: of the torso.
         dueling: a state value and advantages.
         sigma0: noise at the start of noisy weights; None for plain ones.
         atoms: (number, lowest, highest) value of a distribution of returns; None for expected values alone.
-        encoder: makes what encodes an observation.
     """
 
     def __init__(
         self,
         spaces: Spaces,
-        hidden_sizes: list[int],
-        activation: str,
+        architecture: Architecture,
         dueling: bool,
         sigma0: float | None = None,
         atoms: tuple[int, float, float] | None = None,
-        encoder: MakeEncoder = Encoder,
     ) -> None:
         super().__init__()
         if not isinstance(spaces.action, gs.Discrete):
@@ -50,9 +45,9 @@ class QNetwork(nn.Module):
         observation, actions = spaces.observation, int(spaces.action.n)
         self.torso: Torso | NoisyTorso
         if sigma0 is None:
-            self.torso = Torso(observation, hidden_sizes, activation, encoder)
+            self.torso = Torso(observation, architecture)
         else:
-            self.torso = NoisyTorso(observation, hidden_sizes, activation, sigma0, encoder)
+            self.torso = NoisyTorso(observation, architecture, sigma0)
         if atoms is None:
             self.head = QHead(self.torso.features, actions, dueling, sigma0)
         else:

@@ -13,9 +13,8 @@ from lit_rl.envs.spaces import Spaces, describe
 from lit_rl.errors import UsageError
 from lit_rl.functional.distributions import mask_logits
 from lit_rl.functional.tree import Tree
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.critics import DiscreteCritic
-from lit_rl.networks.custom import MakeEncoder
-from lit_rl.networks.encoder import Encoder
 from lit_rl.networks.host import host_forward
 from lit_rl.policies.actor_critic import StochasticActor
 from lit_rl.policies.base import Acted, HostAct, Policy, action_mask
@@ -31,20 +30,12 @@ class SoftCategorical(SoftPolicy):
     critic: DiscreteCritic
     noise_size = 0
 
-    def __init__(
-        self,
-        spaces: Spaces,
-        hidden_sizes: list[int],
-        activation: str,
-        critics: int,
-        alpha: float,
-        encoder: MakeEncoder = Encoder,
-    ) -> None:
+    def __init__(self, spaces: Spaces, architecture: Architecture, critics: int, alpha: float) -> None:
         if not isinstance(spaces.action, gs.Discrete):
             raise UsageError(f"discrete SAC needs a Discrete action space, not {describe(spaces.action)}")
         self._actions = int(spaces.action.n)
-        actor = StochasticActor(spaces, hidden_sizes, activation, encoder)
-        critic = DiscreteCritic(critics, spaces, self._actions, hidden_sizes, activation, encoder)
+        actor = StochasticActor(spaces, architecture)
+        critic = DiscreteCritic(critics, spaces, self._actions, architecture)
         super().__init__(spaces, actor, critic, alpha)
 
     def act(self, obs: Tree, noise: Tensor | None = None, state: Tree = None) -> Acted:

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from lit_rl.envs.spaces import Spaces
 from lit_rl.functional.distributions import gaussian_kl, gaussian_sample, squashed_gaussian_log_prob
 from lit_rl.functional.tree import Tree
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.critics import ContinuousCritic
-from lit_rl.networks.custom import MakeEncoder
-from lit_rl.networks.encoder import Encoder
 from lit_rl.networks.host import host_forward
 from lit_rl.networks.torso import Torso
 from lit_rl.policies.base import Acted, HostAct, Policy
@@ -25,11 +24,9 @@ INSIDE = 1 - 1e-6  # the largest action with a density
 class GaussianActor(nn.Module):
     """Observations -> mean and log standard deviation, each (B, A), that depend on the state."""
 
-    def __init__(
-        self, spaces: Spaces, actions: int, hidden_sizes: list[int], activation: str, encoder: MakeEncoder = Encoder
-    ) -> None:
+    def __init__(self, spaces: Spaces, actions: int, architecture: Architecture) -> None:
         super().__init__()
-        self.torso = Torso(spaces.observation, hidden_sizes, activation, encoder)
+        self.torso = Torso(spaces.observation, architecture)
         self.head = nn.Linear(self.torso.features, 2 * actions)
 
     @property
@@ -48,18 +45,10 @@ class SquashedGaussian(SoftPolicy):
 
     actor: GaussianActor
 
-    def __init__(
-        self,
-        spaces: Spaces,
-        hidden_sizes: list[int],
-        activation: str,
-        critics: int,
-        alpha: float,
-        encoder: MakeEncoder = Encoder,
-    ) -> None:
+    def __init__(self, spaces: Spaces, architecture: Architecture, critics: int, alpha: float) -> None:
         units = bounded_units(spaces.action, "SAC")
-        actor = GaussianActor(spaces, units.size, hidden_sizes, activation, encoder)
-        critic = ContinuousCritic(critics, spaces, units.size, hidden_sizes, activation, encoder)
+        actor = GaussianActor(spaces, units.size, architecture)
+        critic = ContinuousCritic(critics, spaces, units.size, architecture)
         super().__init__(spaces, actor, critic, alpha)
         self._units, self.noise_size = units, units.size
 

@@ -18,6 +18,7 @@ from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.vector import make_vector_env, probe
 from lit_rl.errors import UsageError
 from lit_rl.lit_policy import LitPolicy
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.actor_critic import ActorCritic
 
 ON_POLICY = ["PG", "A2C", "PPO"]
@@ -111,7 +112,7 @@ def test_no_native_code_is_built_for_minibatches_of_many_shapes():
 @pytest.fixture
 def policy():
     """One whose actions depend on all that it has seen."""
-    made = ActorCritic(probe(Recall, {}), [8], "tanh", lstm=8)
+    made = ActorCritic(probe(Recall, {}), Architecture([8], "tanh", lstm=8))
     with torch.no_grad():
         for p in made.parameters():
             p.copy_(torch.randn_like(p) if p.ndim == 2 else torch.zeros_like(p))

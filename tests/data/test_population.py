@@ -14,6 +14,7 @@ from lit_rl.data.transitions import Steps
 from lit_rl.envs.spaces import Spaces
 from lit_rl.envs.vector import make_vector_env, probe
 from lit_rl.errors import UsageError
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.acting import HostActor, make_actor
 from lit_rl.policies.actor_critic import ActorCritic
 from lit_rl.policies.population import Population
@@ -31,7 +32,7 @@ def make_source(env=Signs, plan=PLAN, num_envs=2, seed=0, **env_config):
 
 def make_policy(spaces):
     torch.manual_seed(0)
-    return ActorCritic(spaces, [4], "tanh", critic=False)
+    return ActorCritic(spaces, Architecture([4], "tanh"), critic=False)
 
 
 def test_each_env_is_played_by_weights_of_its_own():

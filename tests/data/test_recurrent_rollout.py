@@ -13,6 +13,7 @@ from torch import nn
 from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.rollout import RolloutSource
 from lit_rl.lit_policy import LitPolicy
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.actor_critic import ActorCritic
 
 GAMMA, LAMBDA = 0.5, 0.5
@@ -24,7 +25,7 @@ PLAN = RolloutPlan(24, rollout_length=7, epochs=2, batch_size=6, gamma=GAMMA, ga
 def make_source(plan=PLAN, share_torso=False, critic=True, **kwargs):
     collector, scripted = make_collector(3, **kwargs)
     torch.manual_seed(0)
-    policy = ActorCritic(scripted.spaces, [5], "tanh", share_torso, critic, lstm=4)
+    policy = ActorCritic(scripted.spaces, Architecture([5], "tanh", lstm=4), share_torso, critic)
     with torch.no_grad():
         for p in policy.parameters():
             p.add_(torch.randn_like(p) / 4)
@@ -148,10 +149,10 @@ def test_a_fresh_start_of_all_episodes_forgets():
 def test_another_policy_that_remembers_otherwise_begins_without_memories():
     source, policy = make_source(lengths=(50,))
     source.collect(policy)
-    other = ActorCritic(policy.spaces, [5], "tanh", lstm=6)
+    other = ActorCritic(policy.spaces, Architecture([5], "tanh", lstm=6))
     first = source.collect(other)
     assert first.sequences.state[0].shape == (9, 2, 6) and not first.sequences.state[0][::3].any()
-    plain = ActorCritic(policy.spaces, [5], "tanh")
+    plain = ActorCritic(policy.spaces, Architecture([5], "tanh"))
     assert source.collect(plain).sequences == ()
 
 

@@ -23,6 +23,7 @@ from lit_rl.data.plans import ReplayPlan, RolloutPlan
 from lit_rl.data.rollout import RewardScale, RolloutSource, evaluate_rollout
 from lit_rl.data.transitions import RolloutBatch, Steps
 from lit_rl.envs.vector import make_vector_env, probe
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.actor_critic import ActorCritic
 from lit_rl.policies.base import Evaluated
 
@@ -259,7 +260,7 @@ def test_advantages_are_of_the_scaled_rewards_and_episodes_of_the_raw_ones():
 
 def test_plain_networks_are_evaluated_in_numpy_and_say_what_torch_says():
     spaces = probe("CartPole-v1", {})
-    policy = ActorCritic(spaces, [8], "tanh")
+    policy = ActorCritic(spaces, Architecture([8], "tanh"))
     envs = make_vector_env("CartPole-v1", {"max_episode_steps": 5}, 3, "sync", autoreset="same_step")
     collector = Collector(envs, spaces, lambda _: [1, 2, 3], torch.Generator().manual_seed(0), 3)
     source = RolloutSource(dataclasses.replace(PLAN, rollout_length=8), collector, 0, 1)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from lit_rl.envs.spaces import Spaces
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.critics import ContinuousCritic, DiscreteCritic
 from lit_rl.networks.ensemble import EnsembleLinear, EnsembleMLP
 
@@ -34,7 +35,7 @@ def test_members_begin_as_linear_layers_do():
 
 
 def test_values_of_a_discrete_action_are_those_of_all_actions():
-    critic = DiscreteCritic(2, SPACES, 4, [8], "relu")
+    critic = DiscreteCritic(2, SPACES, 4, Architecture([8], "relu"))
     obs, action = torch.randn(6, 3), torch.tensor([0, 1, 2, 3, 0, 1])
     every = critic.all_values(obs)
     assert every.shape == (2, 6, 4)
@@ -42,7 +43,7 @@ def test_values_of_a_discrete_action_are_those_of_all_actions():
 
 
 def test_a_continuous_critic_sees_the_action():
-    critic = ContinuousCritic(2, SPACES, 2, [8], "relu")
+    critic = ContinuousCritic(2, SPACES, 2, Architecture([8], "relu"))
     obs = torch.randn(6, 3)
     one, two = critic(obs, torch.zeros(6, 2)), critic(obs, torch.ones(6, 2))
     assert one.shape == (2, 6) and not torch.allclose(one, two)

@@ -5,6 +5,7 @@ from gymnasium import spaces
 from torch import nn
 
 from lit_rl.errors import UsageError
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.heads import QHead
 from lit_rl.networks.init import orthogonal_
 from lit_rl.networks.mlp import ACTIVATIONS, mlp
@@ -48,14 +49,14 @@ def test_an_empty_layer_is_refused():
 
 
 def test_a_torso_ends_in_an_activation():
-    torso = Torso(spaces.Discrete(6), [8, 3], "relu")
+    torso = Torso(spaces.Discrete(6), Architecture([8, 3], "relu"))
     features = torso(torch.arange(6))
     assert features.shape == (6, torso.features) == (6, 3)
     assert (features >= 0).all()
 
 
 def test_a_torso_without_hidden_layers_is_its_encoder():
-    torso = Torso(spaces.Discrete(3), [], "relu")
+    torso = Torso(spaces.Discrete(3), Architecture([], "relu"))
     assert torso.features == 3
     assert torch.equal(torso(torch.arange(3)), torch.eye(3))
 
@@ -86,7 +87,7 @@ def test_orthogonal_weights_keep_lengths_times_the_gain():
 
 
 def test_orthogonal_reaches_convolutions():
-    torso = Torso(spaces.Box(0, 255, (36, 36, 1), np.uint8), [], "relu")
+    torso = Torso(spaces.Box(0, 255, (36, 36, 1), np.uint8), Architecture([], "relu"))
     orthogonal_(torso, gain=1.0)
     rows = torso.encoder.parts[0].layers[0].weight.flatten(1)
     torch.testing.assert_close(rows @ rows.T, torch.eye(32), atol=1e-5, rtol=0)

@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.noisy import NoisyLinear, NoisyTorso
 
 
@@ -22,7 +23,7 @@ def test_a_noisy_layer_by_hand():
 
 
 def test_noise_of_each_row_is_its_own_and_one_row_serves_all():
-    torso = NoisyTorso(gym.spaces.Box(-1, 1, (3,), np.float32), [8, 4], "relu", 0.5)
+    torso = NoisyTorso(gym.spaces.Box(-1, 1, (3,), np.float32), Architecture([8, 4], "relu"), 0.5)
     x, noise = torch.randn(5, 3), torch.randn(5, torso.noise_size)
     together = torso(x, noise)
     for i in range(5):

@@ -10,6 +10,7 @@ from torch import nn
 
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.acting import HostActor, TorchActor, make_actor
 from lit_rl.policies.actor_critic import ActorCritic
 
@@ -39,7 +40,7 @@ MASKED = {
 
 def make_policy(action, observation=FLAT, hidden=(16,), activation="tanh", spread=1.0, **settings):
     """A policy whose weights and statistics are those of one that has learned something."""
-    policy = ActorCritic(Spaces(observation, action), hidden, activation, **settings)
+    policy = ActorCritic(Spaces(observation, action), Architecture(hidden, activation), **settings)
     with torch.no_grad():
         for p in policy.parameters():
             p.add_(spread * torch.randn_like(p) / 2)
@@ -168,7 +169,7 @@ def test_what_has_no_critic_of_its_own_is_evaluated_by_torch():
 
 @pytest.mark.parametrize("observation", [gym.spaces.Discrete(3, start=1), gym.spaces.Dict({"a": FLAT})], ids=str)
 def test_what_numpy_cannot_see_is_acted_on_by_torch(observation):
-    policy = ActorCritic(Spaces(observation, ACTIONS["discrete"]), [4], "tanh", normalize_obs=True)
+    policy = ActorCritic(Spaces(observation, ACTIONS["discrete"]), Architecture([4], "tanh"), normalize_obs=True)
     assert isinstance(make_actor(policy), TorchActor)
     wide = make_policy(ACTIONS["discrete"], activation="gelu")
     assert isinstance(make_actor(wide), TorchActor)
@@ -192,17 +193,17 @@ def test_the_normal_distribution_is_the_one_its_weights_say():
 
 
 def test_finite_bounds_stand_at_minus_one_and_one_and_the_rest_is_clipped():
-    policy = ActorCritic(Spaces(FLAT, ACTIONS["unequal box"]), [4], "tanh")
+    policy = ActorCritic(Spaces(FLAT, ACTIONS["unequal box"]), Architecture([4], "tanh"))
     own = np.array([[-1.0, 1.0, 0.0], [-7.0, 9.0, 0.5], [0.0, 0.0, -1.0]], np.float32)
     np.testing.assert_allclose(
         policy.env_action(own), [[0.0, 0.5, 151.0], [0.0, 0.5, 225.5], [0.5, -2.25, 2.0]], rtol=1e-6
     )
-    half = ActorCritic(Spaces(FLAT, ACTIONS["half a box"]), [4], "tanh")
+    half = ActorCritic(Spaces(FLAT, ACTIONS["half a box"]), Architecture([4], "tanh"))
     assert half.env_action(np.array([[-3.0, 9.0, 9.0], [50.0, -50.0, 0.5]], np.float32)).tolist() == [
         [0.0, 3.0, 1.0],
         [50.0, -50.0, 0.5],
     ]
-    whole = ActorCritic(Spaces(FLAT, ACTIONS["table of whole numbers"]), [4], "tanh")
+    whole = ActorCritic(Spaces(FLAT, ACTIONS["table of whole numbers"]), Architecture([4], "tanh"))
     assert whole.env_action(np.array([[-1.0, 1.0, 0.0, 0.12]], np.float32)).tolist() == [[[0, 9], [4, 5]]]
 
 
@@ -225,7 +226,7 @@ def test_without_a_critic_values_are_zero():
 
 
 def test_weights_begin_orthogonal_and_all_actions_about_as_likely():
-    policy = ActorCritic(Spaces(FLAT, ACTIONS["discrete"]), [16, 16], "tanh")
+    policy = ActorCritic(Spaces(FLAT, ACTIONS["discrete"]), Architecture([16, 16], "tanh"))
     found = policy.evaluate(torch.randn(50, 3), torch.zeros(50, dtype=torch.long))
     assert (found.log_prob.exp() - 0.25).abs().max() < 0.02
     linears = [m for m in policy.modules() if isinstance(m, nn.Linear)]
@@ -238,9 +239,9 @@ def test_weights_begin_orthogonal_and_all_actions_about_as_likely():
 def test_normalised_observations_are_what_actor_and_critic_see():
     policy = make_policy(ACTIONS["discrete"], normalize_obs=True)
     obs = torch.randn(300, 3) * 5 + 2
-    fresh = ActorCritic(policy.spaces, [16], "tanh", normalize_obs=True)
+    fresh = ActorCritic(policy.spaces, Architecture([16], "tanh"), normalize_obs=True)
     fresh.observe(obs)
-    plain = ActorCritic(policy.spaces, [16], "tanh")
+    plain = ActorCritic(policy.spaces, Architecture([16], "tanh"))
     plain.load_state_dict({k: v for k, v in fresh.state_dict().items() if not k.startswith("norm")})
     seen = (obs - obs.mean(0)) / obs.std(0, correction=0)
     action = torch.zeros(300, dtype=torch.long)
@@ -252,4 +253,4 @@ def test_normalised_observations_are_what_actor_and_critic_see():
 
 def test_other_action_spaces_are_refused_by_name():
     with pytest.raises(UsageError, match="no policy for Dict"):
-        ActorCritic(Spaces(FLAT, gym.spaces.Dict({"a": ACTIONS["discrete"]})), [4], "tanh")
+        ActorCritic(Spaces(FLAT, gym.spaces.Dict({"a": ACTIONS["discrete"]})), Architecture([4], "tanh"))

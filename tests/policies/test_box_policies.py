@@ -11,6 +11,7 @@ from lit_rl.envs.spaces import Spaces
 from lit_rl.envs.vector import make_vector_env
 from lit_rl.errors import UsageError
 from lit_rl.functional.distributions import gaussian_log_prob
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.acting import HostActor, make_actor
 from lit_rl.policies.deterministic import Deterministic
 from lit_rl.policies.squashed_gaussian import SquashedGaussian
@@ -20,11 +21,11 @@ UNEQUAL = gym.spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 10.0]
 
 
 def deterministic(action=UNEQUAL, observation=FLAT, sigma=0.3, theta=None, hidden=(16,), activation="relu"):
-    return Deterministic(Spaces(observation, action), "TD3", list(hidden), activation, 2, sigma, theta)
+    return Deterministic(Spaces(observation, action), "TD3", Architecture(hidden, activation), 2, sigma, theta)
 
 
 def squashed(action=UNEQUAL, observation=FLAT, hidden=(16,), activation="relu"):
-    return SquashedGaussian(Spaces(observation, action), list(hidden), activation, 2, 0.5)
+    return SquashedGaussian(Spaces(observation, action), Architecture(hidden, activation), 2, 0.5)
 
 
 BOTH = pytest.mark.parametrize("make", [deterministic, squashed])

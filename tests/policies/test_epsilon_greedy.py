@@ -8,6 +8,7 @@ from torch import nn
 
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.acting import make_actor
 from lit_rl.policies.base import action_mask
 from lit_rl.policies.epsilon_greedy import EpsilonGreedy, QNetwork
@@ -18,7 +19,7 @@ MASKED = gym.spaces.Dict({"obs": FLAT, "action_mask": gym.spaces.MultiBinary(4)}
 
 def make_policy(epsilon=0.0, observation=FLAT, start=0, hidden=(16,), activation="relu", dueling=False):
     spaces = Spaces(observation, gym.spaces.Discrete(4, start=start))
-    return EpsilonGreedy(spaces, QNetwork(spaces, list(hidden), activation, dueling), epsilon)
+    return EpsilonGreedy(spaces, QNetwork(spaces, Architecture(hidden, activation), dueling), epsilon)
 
 
 def test_it_is_greedy_without_noise():
@@ -117,7 +118,7 @@ def test_a_policy_that_acts_at_random_does_so_through_any_actor(observation):
 def test_a_discrete_action_space_is_needed():
     box = Spaces(FLAT, gym.spaces.Box(-1, 1, (2,)))
     with pytest.raises(UsageError, match=r"Discrete action space, not Box\(2,\)"):
-        QNetwork(box, [4], "relu", False)
+        QNetwork(box, Architecture([4], "relu"), False)
 
 
 def test_the_actor_is_all_there_is():

@@ -7,6 +7,7 @@ import torch
 
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.acting import make_actor
 from lit_rl.policies.soft_categorical import SoftCategorical
 
@@ -15,7 +16,7 @@ MASKED = gym.spaces.Dict({"obs": FLAT, "action_mask": gym.spaces.MultiBinary(4)}
 
 
 def make(observation=FLAT, start=0):
-    return SoftCategorical(Spaces(observation, gym.spaces.Discrete(4, start=start)), [16], "relu", 2, 0.5)
+    return SoftCategorical(Spaces(observation, gym.spaces.Discrete(4, start=start)), Architecture([16], "relu"), 2, 0.5)
 
 
 def masked(n):
@@ -78,4 +79,4 @@ def test_actions_reach_the_env_from_their_start():
 
 def test_a_discrete_action_space_is_needed():
     with pytest.raises(UsageError, match=r"Discrete action space, not MultiDiscrete\(\[2, 3\]\)"):
-        SoftCategorical(Spaces(FLAT, gym.spaces.MultiDiscrete([2, 3])), [4], "relu", 2, 1.0)
+        SoftCategorical(Spaces(FLAT, gym.spaces.MultiDiscrete([2, 3])), Architecture([4], "relu"), 2, 1.0)

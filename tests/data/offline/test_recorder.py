@@ -15,6 +15,7 @@ from lit_rl.data.offline.recorder import BlockRecorder
 from lit_rl.data.offline.writers import open_writer
 from lit_rl.envs.vector import make_vector_env
 from lit_rl.lit_policy import LitPolicy
+from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.epsilon_greedy import EpsilonGreedy, QNetwork
 
 
@@ -24,7 +25,7 @@ def collect(path, blocks, env=Counting, kind="sync", num_envs=2, epsilon=0.3, **
     envs = make_vector_env(env, config, num_envs, kind, autoreset="same_step")
     collector = Collector(envs, spaces, lambda n: [n + i for i in range(num_envs)], torch.Generator(), num_envs)
     collector.recorder = BlockRecorder(open_writer(str(path), spaces), spaces, num_envs)
-    policy = EpsilonGreedy(spaces, QNetwork(spaces, [4], "relu", False), epsilon)
+    policy = EpsilonGreedy(spaces, QNetwork(spaces, Architecture([4], "relu"), False), epsilon)
     env_steps = 0
     for block in blocks:
         collector.collect(block, policy, env_steps, random=epsilon is None)
