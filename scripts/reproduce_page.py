@@ -23,8 +23,9 @@ refines it further). Updates that become native code midway change last digits, 
 the same distribution; `--compile false` repeats its own digits. A run's score is the mean return of the best checkpoint in
 100 test episodes, on seeds that no evaluation used; the table has the mean over the seeds ± the standard deviation between
 them. Evaluations pick the best checkpoint and make the curves; their episodes do not count as env steps. Settings were
-chosen on other seeds (100 and above) than those shown here. Seconds are of whole processes on 2 CPU cores that other work
-shared; CPU seconds count the process's own.
+chosen on other seeds (100 and above) than those shown here. A row whose runs come from more than one commit is not one
+result: it says so beside its seeds, and below its command which seed was run at which. Seconds are of whole processes on
+2 CPU cores that other work shared; CPU seconds count the process's own.
 References are what others reached, mostly in single runs; the sources below the table say with how many env steps.
 """
 
@@ -70,11 +71,30 @@ def table(jobs: Iterable[Job], results: Path) -> str:
         steps = max(run["env_steps"] for run in runs)
         seconds, cpu = (statistics.mean(run[name] for run in runs) for name in ("seconds", "cpu_seconds"))
         seeds = f"{len(runs)}" if len(runs) == len(job.seeds) else f"{len(runs)} of {len(job.seeds)}"
+        if len(seeds_of_commits(runs)) > 1:
+            seeds += f", of {len(seeds_of_commits(runs))} commits"
         lines.append(
             f"{start} {steps:,} | {seeds} | {mean_std(scores(runs))} | {goal} | {verdict(job, results)} "
             f"| {reference:g} | {seconds:,.0f} ({cpu:,.0f}) |"
         )
     return "\n".join([*lines, ""])
+
+
+def seeds_of_commits(runs: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """The seeds that were run at each commit, by its short name."""
+    found: dict[str, list[int]] = {}
+    for run in runs:
+        found.setdefault(run["commit"][:7], []).append(run["seed"])
+    return found
+
+
+def provenance(runs: list[dict[str, Any]]) -> str:
+    """The commit of a row's runs; where there are several, which seed was run at which."""
+    found = seeds_of_commits(runs)
+    if len(found) == 1:
+        return f"commit {next(iter(found))}"
+    parts = [f"{commit} (seed {', '.join(map(str, seeds))})" for commit, seeds in found.items()]
+    return f"a mix of {len(found)} commits: {', '.join(parts)}"
 
 
 def scores(runs: list[dict[str, Any]], which: str = "test") -> list[float]:
@@ -109,7 +129,6 @@ def section(name: str, jobs: list[Job], results: Path) -> str:
         if not runs:
             continue
         seeds = ", ".join(f"{run['seed']}: {run['test']['return_mean']:.1f}" for run in runs)
-        commits = ", ".join(dict.fromkeys(run["commit"][:7] for run in runs))
         lines += [
             f"**{job.algo}**, at most {job.budget:,} env steps:",
             "",
@@ -117,7 +136,7 @@ def section(name: str, jobs: list[Job], results: Path) -> str:
             job.command("$SEED"),
             "```",
             "",
-            f"Test return by seed: {seeds}; commit {commits}. Reference: {entries(job.algo)[job.env]['source']}.",
+            f"Test return by seed: {seeds}; {provenance(runs)}. Reference: {entries(job.algo)[job.env]['source']}.",
             "",
         ]
         if job.goal is None:

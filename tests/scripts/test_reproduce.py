@@ -100,6 +100,17 @@ def test_the_page_has_commands_scores_sources_and_pictures(tmp_path):
     assert (tmp_path / "images" / "cartpole.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_row_of_several_commits_says_so(tmp_path):
+    results = tmp_path / "results"
+    keep(THREE, results, [480.0, 490.0, 500.0])
+    old = json.loads(THREE.result(results, 1).read_text())
+    reproduce.write_result(THREE.result(results, 1), old | {"commit": "fedcba9876"})
+    assert "| 30,720 | 3, of 2 commits | 490.0 ± 10.0 |" in table([THREE], results)
+    write_page([THREE], results)
+    said = "500.0; a mix of 2 commits: 0123456 (seed 0, 2), fedcba9 (seed 1). Reference"
+    assert said in (tmp_path / "results.md").read_text()
+
+
 def test_a_run_is_the_real_command_and_is_run_once(tmp_path, capsys):
     args = arguments(tmp_path)
     (args.out / "tiny" / "dqn-seed100").mkdir(parents=True)  # what a killed run left
