@@ -22,7 +22,7 @@ from lit_rl.data.transitions import RolloutBatch
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.functional.losses import explained_variance, standardize
-from lit_rl.functional.schedules import Schedule, value_at
+from lit_rl.functional.schedules import Schedule, Scheduled
 from lit_rl.policies.actor_critic import ActorCritic
 
 
@@ -61,6 +61,7 @@ class A2C(Algorithm):
 
     def __init__(self, spaces: Spaces, config: A2CConfig) -> None:
         super().__init__(spaces, config, config.policy(spaces))
+        self._entropy_coeff = Scheduled(config.entropy_coeff)
 
     @property
     def plan(self) -> RolloutPlan:
@@ -75,7 +76,7 @@ class A2C(Algorithm):
         return "rmsprop", {"alpha": self.config.rmsprop_decay, "eps": self.config.rmsprop_eps}
 
     def update(self, batch: RolloutBatch, optimize: Optimize, progress: Progress) -> Updated:
-        entropy_coeff = batch.advantage.new_tensor(value_at(self.config.entropy_coeff, progress.env_steps))
+        entropy_coeff = self._entropy_coeff.at(progress.env_steps, batch.advantage)
         metrics, _ = optimize("policy", self.loss, batch, entropy_coeff)
         return Updated(metrics)
 

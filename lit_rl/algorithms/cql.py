@@ -29,7 +29,7 @@ from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.functional.distributions import mask_logits
 from lit_rl.functional.losses import conservative
-from lit_rl.functional.schedules import Schedule, check_schedule_range, value_at
+from lit_rl.functional.schedules import Schedule, Scheduled, check_schedule_range
 from lit_rl.functional.tree import tree_map
 from lit_rl.policies.base import action_mask
 from lit_rl.policies.bounds import uniform
@@ -99,7 +99,7 @@ class CQL(Algorithm):
         self._learner = (learner,)  # a tuple: what it owns is registered here
         discrete = isinstance(learner, DQN)
         self._values = ("q", learner.q_loss) if isinstance(learner, DQN) else ("critic", learner.critic_loss)
-        self.cql_alpha = (1.0 if discrete else 5.0) if config.cql_alpha is None else config.cql_alpha
+        self._alpha = Scheduled((1.0 if discrete else 5.0) if config.cql_alpha is None else config.cql_alpha)
 
     @property
     def learner(self) -> DQN | SAC:
@@ -122,7 +122,7 @@ class CQL(Algorithm):
 
     def update(self, batch: Transitions, optimize: Optimize, progress: Progress) -> Updated:
         """The learner's own update, with the conservative term in the loss of its values."""
-        alpha = batch.reward.new_tensor(value_at(self.cql_alpha, progress.env_steps))
+        alpha = self._alpha.at(progress.env_steps, batch.reward)
 
         def conservatively(group: str, loss_fn: Any, *tensors: Any) -> tuple[dict[str, Tensor], Any]:
             if group != self._values[0]:

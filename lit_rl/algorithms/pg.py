@@ -19,7 +19,7 @@ from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.transitions import RolloutBatch
 from lit_rl.envs.spaces import Spaces
 from lit_rl.functional.losses import explained_variance, standardize
-from lit_rl.functional.schedules import Schedule, value_at
+from lit_rl.functional.schedules import Schedule, Scheduled
 from lit_rl.policies.actor_critic import ActorCritic
 
 
@@ -44,6 +44,7 @@ class PG(Algorithm):
 
     def __init__(self, spaces: Spaces, config: PGConfig) -> None:
         super().__init__(spaces, config, config.policy(spaces, critic=config.baseline))
+        self._entropy_coeff = Scheduled(config.entropy_coeff)
 
     @property
     def plan(self) -> RolloutPlan:
@@ -53,7 +54,7 @@ class PG(Algorithm):
         return {"policy": list(self.policy.parameters())}
 
     def update(self, batch: RolloutBatch, optimize: Optimize, progress: Progress) -> Updated:
-        entropy_coeff = batch.advantage.new_tensor(value_at(self.config.entropy_coeff, progress.env_steps))
+        entropy_coeff = self._entropy_coeff.at(progress.env_steps, batch.advantage)
         metrics, _ = optimize("policy", self.loss, batch, entropy_coeff)
         return Updated(metrics)
 

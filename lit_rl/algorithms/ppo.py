@@ -28,7 +28,7 @@ from lit_rl.functional.losses import (
     explained_variance,
     standardize,
 )
-from lit_rl.functional.schedules import Schedule, value_at
+from lit_rl.functional.schedules import Schedule, Scheduled
 from lit_rl.policies.actor_critic import ActorCritic
 
 
@@ -81,6 +81,7 @@ class PPO(Algorithm):
 
     def __init__(self, spaces: Spaces, config: PPOConfig) -> None:
         super().__init__(spaces, config, config.policy(spaces))
+        self._clip, self._entropy_coeff = Scheduled(config.clip), Scheduled(config.entropy_coeff)
         self.register_buffer("kl_coeff", torch.tensor(config.kl_coeff))
 
     @property
@@ -91,8 +92,7 @@ class PPO(Algorithm):
         return {"policy": list(self.policy.parameters())}
 
     def update(self, batch: RolloutBatch, optimize: Optimize, progress: Progress) -> Updated:
-        scheduled = [value_at(s, progress.env_steps) for s in (self.config.clip, self.config.entropy_coeff)]
-        clip, entropy_coeff = batch.advantage.new_tensor(scheduled)
+        clip, entropy_coeff = (s.at(progress.env_steps, batch.advantage) for s in (self._clip, self._entropy_coeff))
         metrics, _ = optimize("policy", self.loss, batch, clip, entropy_coeff, self.kl_coeff)
         limit = self.config.target_kl
         enough = limit is not None and float(metrics["kl"]) > 1.5 * limit

@@ -60,16 +60,16 @@ class RolloutSource:
 
     def split(self, rollout: RolloutBatch) -> Iterator[RolloutBatch]:
         """The minibatches of all epochs: as many as the plan says, whatever number of transitions came in."""
-        no = torch.tensor(False, device=rollout.advantage.device)
+        no = torch.zeros_like(rollout.last)
         count, units = self.minibatches, units_of(rollout)
         # rows are split into equal parts; there are more sequences the more episodes have ended, and of whole episodes any number
         size = max(1, units // count) if rollout.sequences or self.whole is not None else self.rows // count
         whole = count == 1 and units == size
         for epoch in range(self.plan.epochs):
-            parts = [rollout._replace(last=no)] if whole else self._shuffled(rollout._replace(last=no), count, size)
-            if epoch == self.plan.epochs - 1:
-                parts[-1] = parts[-1]._replace(last=torch.ones_like(no))
-            yield from parts
+            parts = [rollout] if whole else self._shuffled(rollout, count, size)
+            for i, part in enumerate(parts):
+                final = epoch == self.plan.epochs - 1 and i == len(parts) - 1
+                yield part if final else part._replace(last=no)
 
     def _shuffled(self, rollout: RolloutBatch, count: int, size: int) -> list[RolloutBatch]:
         order = torch.randperm(units_of(rollout), generator=self.generator)
@@ -139,11 +139,12 @@ def evaluate_rollout(
     ``sequence`` is the number of vector steps between the states that were kept of a policy that remembers; ``evaluate`` is
     what a policy that does not has made to be evaluated by in numpy.
     """
-    device = next(policy.parameters()).device
+    # walking a module's parameters costs as much as its values; numpy reads those on the CPU alone
+    device = next(policy.parameters()).device if evaluate is None else torch.device("cpu")
     length, envs = steps.reward.shape
 
     def rows(x: np.ndarray) -> Tensor:
-        return torch.from_numpy(x).to(device).reshape(-1, *x.shape[2:])
+        return torch.from_numpy(x.reshape(-1, *x.shape[2:])).to(device)
 
     obs = tree_map(lambda x: rows(x[:length]), steps.obs)
     action = rows(steps.action)
@@ -165,22 +166,21 @@ def evaluate_rollout(
             rows_cut = torch.from_numpy(cut_off).to(device)
             remembered = tree_map(lambda x, final: torch.cat([x[-1], final[rows_cut]]), steps.state, steps.final_state)
         log_prob, value = evaluated.log_prob.float(), evaluated.value.float()
-        values = torch.cat([value.cpu(), policy.value(after, remembered).float().cpu()])
+        values = torch.cat([value, policy.value(after, remembered).float()]).detach().cpu().numpy()
     else:
         seen = steps.obs.reshape(-1, *steps.obs.shape[2:])
-        if len(t):
+        if cut_off.any():
             seen = np.concatenate([seen, steps.final_obs[cut_off]])
-        log_prob, values = map(torch.from_numpy, evaluate(seen, action.numpy()))
-        value = values[: length * envs]
-    value_TN = values[: length * envs].view(length, envs)
-    next_value_TN = values[envs : (length + 1) * envs].view(length, envs)
-    if len(t):
-        next_value_TN = next_value_TN.clone()
+        log_prob_B, values = evaluate(seen, action.numpy())
+        log_prob, value = torch.from_numpy(log_prob_B), torch.from_numpy(values[: length * envs])
+    value_TN = values[: length * envs].reshape(length, envs)
+    next_value_TN = values[envs : (length + 1) * envs].reshape(length, envs)
+    if cut_off.any():
+        next_value_TN = next_value_TN.copy()
         next_value_TN[t[cut_off], n[cut_off]] = values[(length + 1) * envs :]
-    terminated = torch.from_numpy(steps.terminated)
-    ended = terminated | torch.from_numpy(steps.truncated)
-    reward = torch.from_numpy(steps.reward)
-    advantage, return_ = gae(reward, value_TN, next_value_TN, terminated, ended, gamma, gae_lambda)
+    values_TN = torch.from_numpy(value_TN), torch.from_numpy(next_value_TN)
+    ended = torch.from_numpy(steps.terminated), torch.from_numpy(steps.terminated | steps.truncated)
+    advantage, return_ = gae(torch.from_numpy(steps.reward), *values_TN, *ended, gamma, gae_lambda)
     whole = RolloutBatch(
         obs=obs,
         action=action,
