@@ -2,6 +2,7 @@
 
     python scripts/reproduce.py --list                    # the sets, and how many of their runs are finished
     python scripts/reproduce.py cartpole pendulum/sac     # a set, and one algorithm of another
+    python scripts/reproduce.py two_stage/cartpole        # from data, then online; two_stage for all of its sets
     python scripts/reproduce.py --table                   # docs/results.md and its pictures anew, nothing else
 
 Every run is a process of its own, one after another: the command that docs/results.md shows, with its tuned settings from
@@ -28,8 +29,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from reproduce_jobs import JOBS, OURS, SB3, Job, chosen
+from reproduce_jobs import JOBS, OURS, SB3, SEEDS, Job, chosen
 from reproduce_page import write_page
+from two_stage import run_file
+from two_stage import work as work_in_two_stages
+from two_stage_sets import SETS, Set
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -189,12 +193,20 @@ def work(jobs: list[Job], seeds: list[int] | None, args: argparse.Namespace) -> 
     return failed
 
 
-def listed(jobs: list[Job], results: Path) -> str:
+def two_stage_sets(names: list[str]) -> list[Set]:
+    """The sets from data, then online, that names ask for: ``two_stage``, or one of them as ``two_stage/cartpole``."""
+    return [one for one in SETS if {"two_stage", f"two_stage/{one.name}"} & set(names)]
+
+
+def listed(jobs: list[Job], sets: list[Set], results: Path) -> str:
     lines = []
     for job in jobs:
         runs = [job.result(results, seed, library) for seed in job.seeds for library in job.libraries]
         done = sum(path.exists() for path in runs)
         lines.append(f"{job.name:<30}{job.budget:>10,} env steps  {done} of {len(runs)} runs")
+    for one in sets:
+        runs = [run_file(one, results, kind, seed) for kind in one.kinds for seed in SEEDS]
+        lines.append(f"two_stage/{one.name:<40}  {sum(path.exists() for path in runs)} of {len(runs)} runs")
     return "\n".join(lines)
 
 
@@ -214,17 +226,20 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--sb3", type=Path, default=SB3_VENV, help="virtual environment of SB3 (%(default)s)")
     args = parser.parse_args(argv)
     args.out, args.results = args.out.resolve(), args.results.resolve()
+    sets = two_stage_sets(args.sets or ["two_stage"])
+    named = [name for name in args.sets if name not in {"two_stage", *(f"two_stage/{one.name}" for one in sets)}]
     try:
-        jobs = chosen(args.sets)
+        jobs = chosen(named) if named or not args.sets else []
     except ValueError as error:
         parser.error(str(error))
     if args.list:
-        print(listed(jobs, args.results))
+        print(listed(jobs, sets, args.results))
         return 0
     failed = 0
     if not args.table:
         signal.signal(signal.SIGTERM, _stop)
         failed = work(jobs, args.seeds, args)
+        failed += work_in_two_stages(sets, args.seeds or list(SEEDS), args.results)
     write_page(JOBS, args.results)
     return 1 if failed else 0
 

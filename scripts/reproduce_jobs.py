@@ -79,6 +79,6 @@ def chosen(names: list[str]) -> list[Job]:
     for name in names:
         if not any(name in (job.set, job.name) for job in JOBS):
             known = ", ".join(dict.fromkeys(job.set for job in JOBS))
-            raise ValueError(f"no set {name}; there are {known}, and {JOBS[0].name} is one algorithm of a set")
+            raise ValueError(f"no set {name}; there are {known} and two_stage, and {JOBS[0].name} is a part of a set")
     found = [job for name in names for job in JOBS if name in (job.set, job.name)]
     return list(dict.fromkeys(found)) if names else list(JOBS)

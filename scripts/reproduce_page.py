@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reproduce_jobs import OURS, SB3, Job
+from two_stage_page import section as two_stage_section
 
 from lit_rl.zoo import entries
 
@@ -46,6 +47,7 @@ def write_page(jobs: Iterable[Job], results: Path) -> None:
         if any(finished(job, results, library) for job in of_set for library in job.libraries):
             draw(of_set, results, results.parent / "images" / f"{name}.png")
             page.append(section(name, of_set, results))
+    page.append(two_stage_section(results))
     (results.parent / "results.md").write_text("\n".join(page))
 
 

@@ -1,0 +1,58 @@
+"""The part of docs/results.md on two stages: what counts as solved and as a collapse, and settings that fit each other."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from two_stage import data_file, run_file, write_json
+from two_stage_page import collapses, section, solved_at
+from two_stage_sets import SETS, Set
+
+from lit_rl.cli.arguments import from_argv
+from lit_rl.cli.resolve import resolve
+
+
+def test_solved_is_the_first_of_two_evaluations_in_a_row():
+    points = [[100, 480], [200, 300], [300, 475], [400, 500]]
+    assert solved_at(points, 475) == 300
+    assert solved_at(points[:2], 475) is None and solved_at([], 475) is None
+
+
+def test_a_collapse_is_two_evaluations_in_a_row_a_tenth_of_the_range_below():
+    # the range is 450, so that 400 may fall to 355
+    assert not collapses([[1, 350], [2, 360], [3, 350]], 400, 475, 25)
+    assert collapses([[1, 360], [2, 354], [3, 350]], 400, 475, 25)
+
+
+@pytest.mark.parametrize("chosen", SETS, ids=lambda chosen: chosen.name)
+def test_every_command_of_a_set_is_one_that_runs(chosen: Set) -> None:
+    for kind in chosen.kinds:
+        resolved = resolve(from_argv(shlex.split(chosen.command(kind, 0))[2:]))
+        second = resolved.settings.stage2
+        assert (second is None) == (kind not in ("two-stage", "control"))
+        if kind == "control":
+            assert (second.refine.anchor, second.refine.critic_warmup, second.refine.offline_fraction) == (0.0, 0, 0.0)
+
+
+def test_the_page_says_what_finished_runs_have_found(tmp_path):
+    chosen, results = SETS[0], tmp_path / "results"
+    assert section(results) == ""
+    about = {"expert": 500.0, "medium": [100.0, 200.0, 300.0, 400.0], "episodes": 200, "commit": "0123456789"}
+    write_json(data_file(chosen, results), about)
+    for seed, (low, steps) in enumerate([(480.0, 1024), (300.0, 2048)]):
+        kept = {"commit": "fedcba9876", "test": 490.0 + seed, "stage1": [[0, 400.0]], "stage1_again": 400.0}
+        points = [[1024, low], [2048, low if seed else 480.0], [3072, 490.0], [4096, 490.0]]
+        write_json(run_file(chosen, results, "two-stage", seed), kept | {"stage2": points})
+        write_json(run_file(chosen, results, "scratch", seed), kept | {"stage2": [], "stage1": [[steps, 500.0]] * 2})
+    said = section(results)
+    assert (
+        "250, 48% of the expert's return above random (22), by checkpoints of 100, 200, 300, 400; commit 0123456."
+        in said
+    )
+    assert "| two-stage | 2 | 490.5 ± 0.7 | 1,024, 3,072 | 2,048 | 1 of 2 |" in said
+    assert "| scratch | 2 | 490.5 ± 0.7 | 1,024, 2,048 | 1,536 |  |" in said
+    assert "--seed $SEED" in said and "Commit fedcba9." in said
+    assert json.loads(data_file(chosen, results).read_text()) == about
+    assert (tmp_path / "images" / "two_stage-cartpole.png").read_bytes().startswith(b"\x89PNG")
