@@ -107,7 +107,7 @@ def _note_phases(clock: Clock) -> None:
     from lit_rl import pipeline
     from lit_rl.checkpoint import AtomicCheckpointIO
     from lit_rl.data.collector import Collector
-    from lit_rl.datamodule import ExperienceDataModule
+    from lit_rl.data.played import PlayedEpisodes
     from lit_rl.lit_policy import LitPolicy
 
     def during(phase: str, owner: Any, name: str) -> None:
@@ -126,14 +126,14 @@ def _note_phases(clock: Clock) -> None:
     during("collecting", Collector, "collect")
     during("writing a checkpoint", AtomicCheckpointIO, "save_checkpoint")
     during("testing", pipeline, "run_test")
-    play = ExperienceDataModule._play
+    play = PlayedEpisodes.play
 
     def played(*args: Any, **kwargs: Any) -> Iterator[Any]:
         before = clock.enter("evaluating")
         yield from play(*args, **kwargs)
         clock.phase.value = before
 
-    ExperienceDataModule._play = played  # type: ignore[method-assign]
+    PlayedEpisodes.play = played  # type: ignore[method-assign]
     end = LitPolicy.on_train_end
 
     def ended(self: Any) -> None:
