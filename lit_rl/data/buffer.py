@@ -133,8 +133,8 @@ class ReplayBuffer:
         found = rows.numpy()  # the same memory
         (bad,) = (~self._is_transition.take(found)).nonzero()
         while len(bad):
-            found[bad] = self._candidates(len(bad), generator).numpy()
-            bad = bad[~self._is_transition.take(found[bad])]
+            again = found[bad] = self._candidates(len(bad), generator).numpy()
+            bad = bad[~self._is_transition.take(again)]
         return rows
 
     def _candidates(self, n: int, generator: torch.Generator) -> Tensor:

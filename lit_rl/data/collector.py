@@ -384,13 +384,15 @@ def _check_finite(steps: Steps, begin: int, ranks: int) -> None:
     def env_step(t: int, n: int) -> int:
         return begin if t < 0 else int(begin + ranks * steps.valid[:t].sum() + steps.valid[t, : n + 1].sum())
 
-    if not _is_finite(steps.reward):
-        bad = np.argwhere(~np.isfinite(steps.reward))
-        if len(bad):
-            t, n = bad[0]
-            raise NumericsError(f"env {n} returned the reward {steps.reward[t, n]} at env step {env_step(t, n)}")
+    returned = [steps.reward, *tree_leaves(steps.obs), *tree_leaves(steps.final_obs)]
+    if all(map(_looks_finite, returned)):
+        return
+    bad = np.argwhere(~np.isfinite(steps.reward))
+    if len(bad):
+        t, n = bad[0]
+        raise NumericsError(f"env {n} returned the reward {steps.reward[t, n]} at env step {env_step(t, n)}")
     for leaf, final in zip(tree_leaves(steps.obs), tree_leaves(steps.final_obs), strict=True):
-        if leaf.dtype.kind == "f" and not (_is_finite(leaf) and _is_finite(final)):
+        if leaf.dtype.kind == "f":
             bad = np.argwhere(~np.isfinite(leaf).all(tuple(range(2, leaf.ndim))))
             late = steps.final_index[~np.isfinite(final).all(tuple(range(1, final.ndim)))]
             if len(bad) or len(late):
@@ -400,7 +402,9 @@ def _check_finite(steps: Steps, begin: int, ranks: int) -> None:
                 )
 
 
-def _is_finite(x: np.ndarray) -> bool:
-    """False where there is NaN or infinity, and for some very large numbers, whose squares are none any more."""
+def _looks_finite(x: np.ndarray) -> bool:
+    """False where there is NaN or infinity, and for some very large numbers too, whose squares are infinite."""
+    if x.dtype.kind != "f" or not x.size:
+        return True
     flat = x.reshape(-1)
     return math.isfinite(flat.dot(flat))

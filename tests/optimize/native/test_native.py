@@ -294,6 +294,18 @@ def test_a_failed_build_says_why_in_a_few_words(error, said):
     assert reason(error).startswith(said)
 
 
+def test_the_gradient_of_a_layer_with_few_inputs_is_a_wide_product():
+    net = nn.Linear(3, 16)
+    captured = capture(lambda x: Loss((net(x) ** 2).mean(), {}), list(net.parameters()), (torch.randn(8, 3),))
+    x = torch.randn(8, 3)
+    (before,) = captured.graph(x, *captured.live)
+    rewrite(captured.graph)
+    (product,) = captured.graph.graph.find_nodes(op="call_function", target=torch.ops.aten.mm.default)
+    assert product.args[0].args[0].op == "placeholder"  # x' g, not g' x
+    (after,) = captured.graph(x, *captured.live)
+    torch.testing.assert_close(after, before, rtol=0, atol=1e-6)
+
+
 def test_a_rewritten_graph_computes_the_same():
     net = Net()
     captured = capture(net.loss, list(net.linear.parameters()), batch())
