@@ -1,4 +1,4 @@
-"""``--num_threads auto``: as many threads as the products of an algorithm are worth."""
+"""``--num_threads auto``: one thread, and many for pictures."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from lit_rl.optimize import threads_for
 
 
 @pytest.mark.parametrize(
-    "weight, rows, cores, processes, threads",
+    "weight, cores, processes, threads",
     [
-        ((64, 64), 256, 8, 1, 1),
-        ((256, 256), 64, 8, 1, 1),
-        ((256, 256), 256, 8, 1, 2),
-        ((2, 256, 256), 256, 8, 1, 2),  # an ensemble
-        ((256, 256), 256, 1, 1, 1),
-        ((256, 256), 256, 8, 8, 1),
-        ((32, 4, 8, 8), 32, 4, 1, 4),  # pictures
-        ((32, 4, 8, 8), 32, 64, 2, 8),
+        ((64, 64), 8, 1, 1),
+        ((1024, 1024), 8, 1, 1),
+        ((2, 256, 256), 8, 1, 1),  # an ensemble
+        ((32, 4, 8, 8), 4, 1, 4),  # pictures
+        ((32, 4, 8, 8), 1, 1, 1),
+        ((32, 4, 8, 8), 4, 8, 1),
+        ((32, 4, 8, 8), 64, 2, 8),
     ],
 )
-def test_small_products_get_one_thread_and_pictures_many(monkeypatch, weight, rows, cores, processes, threads):
+def test_small_products_get_one_thread_and_pictures_many(monkeypatch, weight, cores, processes, threads):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
-    config = SimpleNamespace(batch_size=rows)
-    algorithm = SimpleNamespace(config=config, parameters=lambda: [torch.zeros(weight), torch.zeros(9)])
+    algorithm = SimpleNamespace(parameters=lambda: [torch.zeros(weight), torch.zeros(9)])
     assert threads_for(algorithm, processes) == threads
