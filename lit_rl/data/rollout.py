@@ -178,16 +178,15 @@ def evaluate_rollout(
     if cut_off.any():
         next_value_TN = next_value_TN.copy()
         next_value_TN[t[cut_off], n[cut_off]] = values[(length + 1) * envs :]
-    values_TN = torch.from_numpy(value_TN), torch.from_numpy(next_value_TN)
-    ended = torch.from_numpy(steps.terminated), torch.from_numpy(steps.terminated | steps.truncated)
-    advantage, return_ = gae(torch.from_numpy(steps.reward), *values_TN, *ended, gamma, gae_lambda)
+    ended = steps.terminated | steps.truncated
+    advantage, return_ = gae(steps.reward, value_TN, next_value_TN, steps.terminated, ended, gamma, gae_lambda)
     whole = RolloutBatch(
         obs=obs,
         action=action,
         log_prob=log_prob,
         value=value,
-        advantage=advantage.view(-1).to(device),
-        return_=return_.view(-1).to(device),
+        advantage=rows(advantage),
+        return_=rows(return_),
         last=torch.tensor(True, device=device),
         sequences=sequences,
     )

@@ -1,89 +1,97 @@
 """Returns and advantages over a rollout.
 
-All tensors are (T, N), float or bool. `next_value[t]` is the value of the observation that really came after step t:
+All arrays are (T, N), float or bool. `next_value[t]` is the value of the observation that really came after step t:
 the final one where the episode ended there, not the reset one. `ended = terminated | truncated`: a termination is
 worth nothing afterwards, a truncation is worth `next_value`, and nothing flows from one episode into the one before
-it. The last row bootstraps from `next_value` as well. Results are targets: they carry no gradient.
+it. The last row bootstraps from `next_value` as well. Rollouts lie in the memory of the host, so this is numpy: with a
+few steps of a few envs, a call of torch costs more than what it computes.
 """
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating]
+Flags = NDArray[np.bool_]
+
+SHORT = 16  # rows that are walked one by one
 
 
-def discounted_return(reward: Tensor, next_value: Tensor, terminated: Tensor, ended: Tensor, gamma: float) -> Tensor:
+def discounted_return(reward: Floats, next_value: Floats, terminated: Flags, ended: Flags, gamma: float) -> Floats:
     """The reward-to-go G_t = r_t + gamma * G_{t+1}, (T, N).
 
     `next_value` counts only where the rollout is cut: at truncations and in the last row (Sutton & Barto, eq. 3.9).
     """
-    with torch.no_grad():
-        after_cut = torch.where(ended, next_value.masked_fill(terminated, 0.0), 0.0)
-        after_cut[-1] = next_value[-1].masked_fill(terminated[-1], 0.0)
-        return _backwards(reward + gamma * after_cut, gamma * (~ended).to(reward.dtype))
+    bootstrap = _unless(terminated, next_value)
+    after_cut = _unless(~ended, bootstrap)
+    after_cut[-1] = bootstrap[-1]
+    return _backwards(reward + gamma * after_cut, gamma * _unless(ended, np.ones_like(reward)))
 
 
 def gae(
-    reward: Tensor,
-    value: Tensor,
-    next_value: Tensor,
-    terminated: Tensor,
-    ended: Tensor,
+    reward: Floats,
+    value: Floats,
+    next_value: Floats,
+    terminated: Flags,
+    ended: Flags,
     gamma: float,
     lam: float,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Floats, Floats]:
     """Generalised advantage estimates and the returns `advantage + value`, both (T, N).
 
     Schulman et al. 2016 (arXiv:1506.02438), eq. 16. `lam` in [0, 1]: 0 is the one-step TD error, 1 the full return.
     """
-    with torch.no_grad():
-        delta = reward + gamma * next_value.masked_fill(terminated, 0.0) - value
-        advantage = _backwards(delta, gamma * lam * (~ended).to(reward.dtype))
-        return advantage, advantage + value
+    delta = reward + gamma * _unless(terminated, next_value) - value
+    advantage = _backwards(delta, _unless(ended, np.full_like(reward, gamma * lam)))
+    return advantage, advantage + value
 
 
 def vtrace(
-    log_prob: Tensor,
-    behaviour_log_prob: Tensor,
-    reward: Tensor,
-    value: Tensor,
-    next_value: Tensor,
-    terminated: Tensor,
-    ended: Tensor,
+    log_prob: Floats,
+    behaviour_log_prob: Floats,
+    reward: Floats,
+    value: Floats,
+    next_value: Floats,
+    terminated: Flags,
+    ended: Flags,
     gamma: float,
     rho_bar: float = 1.0,
     c_bar: float = 1.0,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Floats, Floats]:
     """V-trace value targets `vs` and policy-gradient advantages, both (T, N).
 
     Espeholt et al. 2018 (arXiv:1802.01561), eq. 1; the advantage is rho_t (r_t + gamma vs_{t+1} - V_t) of section 4.2.
     `log_prob` is of the actions taken, under the policy that learns; `behaviour_log_prob` under the one that acted.
     """
-    with torch.no_grad():
-        ratio = (log_prob - behaviour_log_prob).exp()
-        rho, c = ratio.clamp(max=rho_bar), ratio.clamp(max=c_bar)
-        delta = rho * (reward + gamma * next_value.masked_fill(terminated, 0.0) - value)
-        vs = value + _backwards(delta, gamma * c * (~ended).to(reward.dtype))
-        vs_after = torch.cat([torch.where(ended[:-1], next_value[:-1], vs[1:]), next_value[-1:]])
-        advantage = rho * (reward + gamma * vs_after.masked_fill(terminated, 0.0) - value)
-        return vs, advantage
+    ratio = np.exp(log_prob - behaviour_log_prob)
+    rho, c = np.minimum(ratio, rho_bar), np.minimum(ratio, c_bar)
+    delta = rho * (reward + gamma * _unless(terminated, next_value) - value)
+    vs = value + _backwards(delta, gamma * _unless(ended, c))
+    vs_after = np.concatenate([np.where(ended[:-1], next_value[:-1], vs[1:]), next_value[-1:]])
+    advantage = rho * (reward + gamma * _unless(terminated, vs_after) - value)
+    return vs, advantage
 
 
-def _backwards(addend: Tensor, factor: Tensor) -> Tensor:
+def _unless(flag: Flags, x: Floats) -> Floats:
+    """x, and 0 where the flag is set, whatever x is there."""
+    return np.where(flag, x.dtype.type(0), x)
+
+
+def _backwards(addend: Floats, factor: Floats) -> Floats:
     """x_t = addend_t + factor_t * x_{t+1} from the last row to the first, with 0 after the last.
 
     A long rollout by doubling: x_t gathers the terms of the next 1, 2, 4, ... rows, which costs a dozen operations.
     """
-    if len(addend) <= 16:
-        rows, factors = list(addend.unbind()), factor.unbind()
-        for t in range(len(rows) - 2, -1, -1):
-            rows[t] = torch.addcmul(rows[t], factors[t], rows[t + 1])
-        return torch.stack(rows)
-    reach = 1
-    while reach < len(addend):
-        gathered = torch.addcmul(addend[:-reach], factor[:-reach], addend[reach:])
-        product = factor[:-reach] * factor[reach:]
-        addend = torch.cat([gathered, addend[-reach:]])
-        factor = torch.cat([product, torch.zeros_like(factor[-reach:])])
+    x = addend.copy()
+    if len(x) <= SHORT:
+        for t in range(len(x) - 2, -1, -1):
+            x[t] += factor[t] * x[t + 1]
+        return x
+    reach, factor = 1, factor.copy()
+    while reach < len(x):
+        x[:-reach] += factor[:-reach] * x[reach:]
+        factor[:-reach] *= factor[reach:].copy()
+        factor[-reach:] = 0
         reach *= 2
-    return addend
+    return x

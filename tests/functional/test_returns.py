@@ -1,21 +1,21 @@
+import numpy as np
 import pytest
-import torch
 
-from lit_rl.functional.returns import discounted_return, gae, vtrace
+from lit_rl.functional.returns import SHORT, discounted_return, gae, vtrace
 
 GAMMA, LAM = 0.5, 0.5
 
 
 def column(*numbers):
-    return torch.tensor(numbers, dtype=torch.float64).unsqueeze(1)
+    return np.array(numbers, np.float64)[:, None]
 
 
 def flags(*numbers):
-    return torch.tensor(numbers, dtype=torch.bool).unsqueeze(1)
+    return np.array(numbers, bool)[:, None]
 
 
-def assert_column(tensor, *numbers):
-    assert tensor.squeeze(1).tolist() == pytest.approx(numbers)
+def assert_column(array, *numbers):
+    assert array[:, 0].tolist() == pytest.approx(numbers)
 
 
 NO = flags(0, 0, 0)
@@ -55,12 +55,12 @@ def test_gae_with_lambda_0_is_the_td_error_and_with_1_the_return():
     assert_column(gae(REWARD, VALUE, NEXT_VALUE, NO, NO, GAMMA, 0.0)[0], 1, -3, -7)
     ended, terminated = flags(0, 1, 0), flags(0, 1, 0)
     full = gae(REWARD, VALUE, NEXT_VALUE, terminated, ended, GAMMA, 1.0)[1]
-    assert_column(full, *discounted_return(REWARD, NEXT_VALUE, terminated, ended, GAMMA).squeeze(1).tolist())
+    assert_column(full, *discounted_return(REWARD, NEXT_VALUE, terminated, ended, GAMMA)[:, 0].tolist())
 
 
 def test_environments_side_by_side_do_not_touch():
-    both = [torch.cat([x, x.flip(0)], dim=1) for x in (REWARD, VALUE, NEXT_VALUE)]
-    ended = torch.cat([NO, flags(0, 1, 0)], dim=1)
+    both = [np.concatenate([x, x[::-1]], 1) for x in (REWARD, VALUE, NEXT_VALUE)]
+    ended = np.concatenate([NO, flags(0, 1, 0)], 1)
     advantage, _ = gae(*both, ended, ended, GAMMA, LAM)
     assert_column(advantage[:, :1], -0.1875, -4.75, -7)
     # second env, terminated in row 1. deltas: 3 + 20 - 30 = -7; 2 - 20 = -18; 1 + 10 - 10 = 1
@@ -93,7 +93,7 @@ def test_vtrace_clips_the_importance_ratios():
     # vs - V backwards: -21; -6 + 0.5 * 1 * -21 = -16.5; 0.5 + 0.5 * 0.5 * -16.5 = -3.625
     ratio = column(0.5, 2, 4)
     vs, advantage = vtrace(
-        ratio.log(), torch.zeros(3, 1), REWARD, VALUE, NEXT_VALUE, NO, NO, GAMMA, rho_bar=3.0, c_bar=1.0
+        np.log(ratio), np.zeros((3, 1)), REWARD, VALUE, NEXT_VALUE, NO, NO, GAMMA, rho_bar=3.0, c_bar=1.0
     )
     assert_column(vs, 6.375, 3.5, 9)
     # rho * (r + 0.5 vs' - V): 0.5 * (1 + 1.75 - 10); 2 * (2 + 4.5 - 20); 3 * (3 + 20 - 30)
@@ -109,15 +109,26 @@ def test_vtrace_keeps_episodes_apart():
     assert_column(advantage, 1, -18, -7)  # vs - V, since rho is 1 and each episode here is one row
 
 
-def test_targets_carry_no_gradient_and_leave_their_inputs_alone():
-    value = VALUE.clone().requires_grad_()
-    next_value = NEXT_VALUE.clone().requires_grad_()
-    log_prob = column(0, 0, 0).requires_grad_()
+def test_a_long_rollout_is_the_same_as_its_rows_one_by_one():
+    # Each step pays 1, the episode ends every 7 steps, and nothing is worth anything afterwards: the k-th step before an
+    # end returns 1 + 0.5 + ... = 2 - 0.5^k.
+    length = 4 * SHORT + 3
+    reward, nothing = np.ones((length, 1)), np.zeros((length, 1))
+    ended = flags(*((t + 1) % 7 == 0 or t == length - 1 for t in range(length)))
+    steps_left = [next(k for k in range(1, 8) if ended[t + k - 1, 0]) for t in range(length)]
+    expected = [2 - 0.5 ** (k - 1) for k in steps_left]
+    assert_column(discounted_return(reward, nothing, ended, ended, GAMMA), *expected)
+    assert_column(gae(reward, nothing, nothing, ended, ended, GAMMA, 1.0)[0], *expected)
+
+
+def test_inputs_are_left_alone_and_float32_stays():
+    given = [x.astype(np.float32) for x in (REWARD, VALUE, NEXT_VALUE)]
+    before = [x.copy() for x in given]
+    reward, value, next_value = given
     outputs = (
-        *gae(REWARD, value, next_value, NO, NO, GAMMA, LAM),
-        *vtrace(log_prob, log_prob, REWARD, value, next_value, NO, NO, GAMMA),
-        discounted_return(REWARD, next_value, NO, NO, GAMMA),
+        *gae(reward, value, next_value, NO, NO, GAMMA, LAM),
+        *vtrace(np.zeros_like(reward), np.zeros_like(reward), reward, value, next_value, NO, NO, GAMMA),
+        discounted_return(reward, next_value, NO, NO, GAMMA),
     )
-    assert not any(tensor.requires_grad for tensor in outputs)
-    assert torch.equal(value, VALUE)
-    assert torch.equal(next_value, NEXT_VALUE)
+    assert {x.dtype for x in outputs} == {np.dtype(np.float32)}
+    assert all(map(np.array_equal, given, before))
