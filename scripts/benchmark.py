@@ -28,7 +28,7 @@ ROOT = SCRIPTS.parent
 sys.path.insert(0, str(SCRIPTS))
 
 from bench.peers import PEERS, python_of, versions  # noqa: E402
-from bench.report import machine, write_report  # noqa: E402
+from bench.report import commit, machine, write_report  # noqa: E402
 from bench.workloads import WORKLOADS  # noqa: E402
 
 COLLECTING = "W8"
@@ -45,6 +45,7 @@ def main() -> None:
     known = json.loads(args.json.read_text()) if args.json is not None and args.json.exists() else {}
     results: dict[str, Any] = known | {"machine": machine() | {peer: versions(peer) for peer in args.peers}}
     for name in args.workloads:
+        results["commits"] = results.get("commits", {}) | {name: commit()}
         results[name] = collecting() if name == COLLECTING else compare(name, args)
         if args.json is not None:
             args.json.write_text(json.dumps(results, indent=1) + "\n")

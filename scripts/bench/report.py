@@ -42,13 +42,17 @@ PARTS = (
 
 def machine() -> dict[str, str]:
     """What the numbers were measured on."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
     return {
         "cpu": f"{os.cpu_count()} cores of {cpu}",
         "python": platform.python_version(),
-        "ours": f"torch {version('torch')}, pytorch-lightning {version('pytorch-lightning')}, commit {commit}",
+        "ours": f"torch {version('torch')}, pytorch-lightning {version('pytorch-lightning')}",
     }
+
+
+def commit() -> str:
+    """What was measured."""
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
 
 
 def _cpuinfo() -> list[str]:
@@ -59,7 +63,11 @@ def _cpuinfo() -> list[str]:
 def write_report(path: Path, results: dict[str, Any], before: dict[str, Any]) -> None:
     """Write the page."""
     measured = {name: results[name] for name in WORKLOADS if name in results}
-    text = [INTRODUCTION.format(warm=WORKLOADS["W1"].warm), *_machine(results["machine"]), ""]
+    text = [
+        INTRODUCTION.format(warm=WORKLOADS["W1"].warm),
+        *_machine(results["machine"] | {"commit": _commits(results["commits"])}),
+        "",
+    ]
     text += ["## Env steps per second", "", *_rates(measured), "", "## Ratios", "", *_ratios(measured)]
     if "W8" in results:
         text += [
@@ -76,6 +84,16 @@ def write_report(path: Path, results: dict[str, Any], before: dict[str, Any]) ->
 
 def _machine(told: dict[str, str]) -> list[str]:
     return [f"- {name}: {text}" for name, text in told.items()]
+
+
+def _commits(measured_at: dict[str, str]) -> str:
+    """The commit; where there are several, which workload was measured at which."""
+    found = {
+        commit: [name for name in sorted(measured_at) if measured_at[name] == commit] for commit in measured_at.values()
+    }
+    if len(found) == 1:
+        return next(iter(found))
+    return ", ".join(f"{commit} ({', '.join(names)})" for commit, names in found.items())
 
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
