@@ -68,7 +68,7 @@ def load(path: str | Path) -> dict[str, Any]:
     Raises UsageError with path and reason: missing, cut, no checkpoint, needs unpickling, or not written by lit_rl.
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         path = _best_of(path)
     checkpoint = _read(path, "cpu")
     hyper_parameters = checkpoint.get("hyper_parameters")
@@ -185,6 +185,8 @@ def copy_atomic(source: str | Path, target: str | Path) -> None:
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
     """A new file that takes the place of ``path`` when the block ends well and is gone when it does not."""
+    if not path.name or "\0" in str(path):
+        raise UsageError(f"cannot write {path}: that names no file")
     temporary = path.with_name(f"{path.name}.lit_rl-{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +200,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError):
-            kept = "; the file that was there is untouched" if path.exists() else ""
+            kept = "; the file that was there is untouched" if os.path.exists(path) else ""
             reason = f"{path.parent} is a file" if isinstance(error, FileExistsError) else error.strerror or error
             raise UsageError(f"cannot write {path}: {reason}{kept}") from error
         raise
@@ -266,13 +268,15 @@ def _best_of(folder: Path) -> Path:
 
 def _read(path: Path, map_location: Any) -> dict[str, Any]:
     """The one call of torch.load."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise UsageError(f"cannot read {path}: it is no file")  # a device or a pipe, which may have no end
     try:
         with open(path, "rb") as file:
             start = file.read(4)
     except FileNotFoundError:
         raise UsageError(f"there is no checkpoint {path}") from None
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # a path may hold what none can
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     # Only torch's zip format: the older ones are one long pickle.
     if not _is_zip(path):
         size = path.stat().st_size

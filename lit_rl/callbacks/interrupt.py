@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -141,6 +142,28 @@ class Interrupts(Callback):
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         self._fitting = False
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Around a fit that somebody calls from Python: Ctrl-C raises KeyboardInterrupt, of which Lightning makes an exit with 1."""
+
+    def quit_(number: int, frame: FrameType | None) -> None:
+        raise Quit(CTRL_C)
+
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if ours:
+        signal.signal(signal.SIGINT, quit_)
+    try:
+        yield
+    except Quit:
+        raise KeyboardInterrupt from None
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _say(text: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import select
 import sys
 from typing import Any
 
@@ -27,14 +28,20 @@ def main(argv: list[str] | None = None) -> int:
     """Run ``lit-rl <command> ...``.
 
     Returns:
-        The exit code: 0, 1 where the run failed while it ran, 2 where it could not be started as it was asked for, or
-        130 after the Ctrl-C that ended it. SIGTERM exits with 143.
+        The exit code: 0, 1 where the run failed while it ran, 2 where it could not be started as it was asked for, 130
+        after the Ctrl-C that ended it, or 141, as shells have it, where nobody reads its output any more (``| head``).
+        SIGTERM exits with 143.
     """
     argv = sys.argv[1:] if argv is None else argv
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # the console script finds a user's own my_algos.py as `python train.py` does
     try:
-        return _dispatch(argv)
+        _find_own_modules()
+        code = _dispatch(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        if not _nobody_reads():
+            raise
+        return 141
     except UsageError as error:
         _print_error(" ".join(str(error).split()))
         return 2
@@ -47,6 +54,27 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _find_own_modules() -> None:
+    """Let the console script find a user's own my_algos.py as ``python train.py`` does."""
+    try:
+        here = os.getcwd()
+    except OSError as error:
+        raise UsageError(f"the current folder cannot be used: {error.strerror}") from None
+    if here not in sys.path:
+        sys.path.append(here)
+
+
+def _nobody_reads() -> bool:
+    """Whether stdout is a pipe without a reader; what is left of it then goes nowhere, without another error at exit."""
+    out = sys.stdout.fileno()
+    poll = select.poll()
+    poll.register(out, 0)
+    gone = bool(poll.poll(0))  # nothing but the pipe's end is asked about
+    if gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out)
+    return gone
 
 
 def _print_error(message: str) -> None:

@@ -20,6 +20,7 @@ from lit_rl.errors import UsageError
 ALIASES = {"run": "algo"}
 RESUME = "resume"  # another way to say --ckpt_path last
 SHORT = {"-h": "--help", "-f": "--file"}
+MOST_VALUES = 1_000_000  # of a config
 ACTIONS = ("help", "print_config")  # flags that do something instead of setting something
 
 
@@ -125,6 +126,8 @@ def from_python(settings: dict[str, Any]) -> Request:
     request = Request()
     configs = settings.pop("config", [])
     for config in configs if isinstance(configs, list | tuple) else [configs]:
+        if not isinstance(config, dict | str | os.PathLike):
+            raise UsageError(f"config {config!r} is not allowed: give {{setting: value, ...}}, or the name of a file")
         request.add(*((config, " (in config)", {}) if isinstance(config, dict) else read_config(os.fspath(config))))
     request.add({name: _plain(value) for name, value in settings.items()}, "")
     return request
@@ -194,8 +197,27 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
 
 
 def load_yaml(text: str) -> Any:
-    """YAML with the numbers of YAML 1.2: 1e-3 is a float and 10:00:00:00 a string."""
-    return yaml.load(text, Loader=_Loader)
+    """YAML with the numbers of YAML 1.2: 1e-3 is a float and 10:00:00:00 a string.
+
+    Raises:
+        YAMLError: it is none, or its aliases make it endless or huge.
+    """
+    found = yaml.load(text, Loader=_Loader)
+    if _size(found, set(), {}) > MOST_VALUES:
+        raise yaml.YAMLError("its aliases stand for too much")
+    return found
+
+
+def _size(value: Any, above: set[int], known: dict[int, int]) -> int:
+    """How many values there are when every alias is written out."""
+    parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+    if not isinstance(parts, list | tuple | set):
+        return 1
+    if id(value) in above:
+        raise yaml.YAMLError("an alias stands in what it stands for")
+    if id(value) not in known:
+        known[id(value)] = 1 + sum(_size(part, above | {id(value)}, known) for part in parts)
+    return known[id(value)]
 
 
 def dump_yaml(values: dict[str, Any]) -> str:

@@ -11,7 +11,11 @@ from typing import Any
 import yaml
 
 from lit_rl.cli.arguments import Request, load_yaml, read_config
+from lit_rl.cli.flags import Flags
+from lit_rl.compat.rllib_run import RUN_FLAGS, RunFlags, translate_run
 from lit_rl.errors import UsageError
+
+MOST_SAMPLES = 1_000  # all are put together before the first begins
 
 
 @dataclass
@@ -73,8 +77,8 @@ def _samples(request: Request) -> list[Request]:
     """One request for each seed."""
     values = dict(request.values)
     count, where = _plain(values.pop("num_samples", 1)), request.origin.get("num_samples", "")
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise UsageError(f"--num_samples {count}{where} is not allowed: give a whole number of at least 1")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_SAMPLES:
+        raise UsageError(f"--num_samples {count}{where} is not allowed: give a whole number from 1 to {MOST_SAMPLES}")
     if count == 1:
         return [Request(values, request.origin, request.actions)]
     seed, name = _plain(values.get("seed", 0)), values.get("experiment_name")
@@ -93,7 +97,6 @@ def _translated(request: Request) -> Request:
     from lit_rl.cli.parser import parser_of
     from lit_rl.cli.stages import given_algorithm
     from lit_rl.compat import rllib
-    from lit_rl.compat.rllib_run import RUN_FLAGS, translate_run
     from lit_rl.pipeline import RunConfig
 
     algo = request.values.get("algo", RunConfig.algo)
@@ -102,10 +105,9 @@ def _translated(request: Request) -> Request:
     known = parser_of(given_algorithm(algo, "--algo")).hints
     values: dict[str, Any] = {}
     for name, value in request.values.items():
-        theirs = name in rllib.NAMES or name in RUN_FLAGS or name == "model"
-        read = _plain(value) if theirs else value
-        values[name] = read if name in RUN_FLAGS or rllib.is_theirs(name, read, known) else value
-    run = {name: values.pop(name) for name in RUN_FLAGS if name in values}
+        read = _plain(value) if name in rllib.NAMES or name == "model" else value
+        values[name] = read if rllib.is_theirs(name, read, known) else value
+    run = _run_flags({name: values.pop(name) for name in RUN_FLAGS if name in values}, request.origin)
     found, origin = rllib.translate(values, known, request.origin)
     two_steps = found.get("two_steps", False) not in (False, "false")
     for name, value in translate_run(run, two_steps).items():
@@ -133,10 +135,19 @@ GIVEN_BY = {
 }  # the others: --stop
 
 
+def _run_flags(values: dict[str, Any], origin: dict[str, str]) -> RunFlags:
+    """RLlib's flags of a run, each in its type."""
+    if "stop" in values:
+        values["stop"] = _plain(values["stop"])
+    flags = Flags("train", "")
+    flags.add("run", RunFlags)
+    return RunFlags(**flags.check(values, origin))
+
+
 def _plain(value: Any) -> Any:
     """What a text that was typed stands for; the text itself where it is no YAML."""
     try:
-        return load_yaml(value) if isinstance(value, str) else value
+        return load_yaml(value) if isinstance(value, str) and value else value
     except yaml.YAMLError:
         return value
 

@@ -131,7 +131,7 @@ class Flags:
         if isinstance(value, str) and {str, int} <= set(kinds) and re.fullmatch(r"-?\d+", value):
             return int(value)
         try:
-            if value is None and type(None) not in kinds:
+            if (value is None and type(None) not in kinds) or (value == "" and str not in kinds):
                 raise TypeError("null")
             namespace = self._parser.parse_object({name: copy.deepcopy(value)}, defaults=False)
             found = namespace.as_dict()[name]

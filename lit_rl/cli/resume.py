@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def resolve_any(request: Request) -> Resolved:
 
 def _run_of(path: Path) -> Path | None:
     """The folder of the run that a checkpoint stands in."""
-    return next((folder for folder in (path, *path.parents[:2]) if (folder / CONFIG).is_file()), None)
+    return next((folder for folder in (path, *path.parents[:2]) if os.path.isfile(folder / CONFIG)), None)
 
 
 def _resolve_over(folder: Path, typed: Values, request: Request, own: Collection[str] = ()) -> Resolved:

@@ -51,7 +51,7 @@ def _env_of(settings: RolloutSettings, loaded: LoadedPolicy) -> tuple[str, dict[
     from lit_rl.envs.make import register_package
 
     saved = loaded.env or {}
-    name = settings.env or saved.get("env")
+    name = saved.get("env") if settings.env is None else settings.env
     if name is None:
         raise UsageError(f"{settings.checkpoint} does not say what it was trained in: give --env ID")
     config = saved.get("env_config") if name == saved.get("env") else {}

@@ -50,6 +50,10 @@ class RolloutSettings:
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
         at_least("seed", self.seed, 0)
+        if not all(isinstance(key, str) for key in self.env_config):
+            raise UsageError(f"--env_config is {self.env_config}; give keyword arguments such as {{'gravity': 9.8}}")
+        if self.video_dir == "":
+            raise UsageError("--video_dir '' must be the path of a folder")
         if self.episodes is not None and self.steps is not None:
             raise UsageError("--episodes and --steps contradict each other: give one of them")
         for flag, given in (("--render", self.render), ("--video_dir", self.video_dir is not None)):

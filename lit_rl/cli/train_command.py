@@ -36,6 +36,7 @@ def run_request(request: Request) -> Any:
     resolved = [_resolved(one) for one in expand(request)]
     if len(resolved) == 1:
         return run_resolved(resolved[0])
+    _try_data(resolved)
     summaries: list[dict[str, Any]] = []
     failed: Exception | None = None
     for number, one in enumerate(resolved, 1):
@@ -50,6 +51,15 @@ def run_request(request: Request) -> Any:
     if failed is not None:
         raise failed
     return summaries
+
+
+def _try_data(resolved: list[Resolved]) -> None:
+    """Refuse an environment or a data set that cannot be used before the first of several runs begins."""
+    from lit_rl.pipeline import make_data
+
+    different = {str((one.settings.env, one.settings.stage1.data.input)): one.settings for one in resolved}
+    for settings in different.values():
+        make_data(settings).close()
 
 
 def run_resolved(resolved: Resolved) -> dict[str, Any]:

@@ -277,7 +277,7 @@ def duration(value: Any) -> float | None:
         return timedelta(**value).total_seconds()
     if isinstance(value, str) and re.fullmatch(r"\d+:\d+:\d+:\d+", value):
         days, hours, minutes, seconds = map(int, value.split(":"))
-        return timedelta(days, seconds, minutes=minutes, hours=hours).total_seconds()
+        return 60.0 * (60 * (24 * days + hours) + minutes) + seconds
     return None
 
 
@@ -325,7 +325,7 @@ def try_out(trainer: Mapping[str, Any]) -> pl.Trainer:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             made = pl.Trainer(**kwargs | {"logger": False})
-    except (MisconfigurationException, ValueError, TypeError, RuntimeError, ImportError) as error:
+    except (MisconfigurationException, ValueError, TypeError, RuntimeError, ImportError, OverflowError) as error:
         raise UsageError(f"Lightning's Trainer: {' '.join(str(error).split())}") from None
     finally:
         logger.disabled = disabled

@@ -35,6 +35,9 @@ class Trainer:
     def __init__(self, env: Any = None, config: dict[str, Any] | None = None, **settings: Any) -> None:
         if isinstance(env, dict):
             raise UsageError("config is given by its name: DQNTrainer(env=..., config={...})")
+        other = {"algo", "run"} & {*settings, *(config if isinstance(config, dict) else ())}
+        if other:
+            raise UsageError(f"{other.pop()} is not allowed: {type(self).__name__} learns by {self.algo}")
         given = {"enable_progress_bar": False} | settings | ({} if env is None else {"env": env})
         requests = expand(from_python(given | {"algo": self.algo, "config": config or {}}))
         if len(requests) > 1:

@@ -49,8 +49,8 @@ COMMON = (
     refused(
         "log_sys_usage", "nothing here watches the machine: use Lightning's DeviceStatsMonitor in callbacks", False
     ),
-    Key("use_eager", "compile", "true is false", lambda value, *_: {"compile": False} if value else {}),
-    Key("eager", "compile", "true is false", lambda value, *_: {"compile": False} if value else {}),
+    Key("use_eager", "compile", "true is false", lambda value, *_: {"compile": False} if becomes.truth(value) else {}),
+    Key("eager", "compile", "true is false", lambda value, *_: {"compile": False} if becomes.truth(value) else {}),
     refused("eager_tracing", "there is no TensorFlow here", False),
     # Policy
     Key(
@@ -73,7 +73,7 @@ COMMON = (
         "clip_rewards",
         "clip_rewards",
         "signs, in training only; evaluations show raw returns",
-        lambda value, *_: {"clip_rewards": bool(value)},
+        lambda value, *_: {"clip_rewards": becomes.truth(value)},
     ),
     fixed("clip_actions", True, "actions are always clipped to the bounds of their Box"),
     same("lr"),
@@ -165,7 +165,12 @@ MODEL = (
     Key("model.max_seq_len", "max_seq_len", "PG, A2C, PPO", becomes.recurrent("max_seq_len", 20)),
     Key("model.lstm_cell_size", "lstm_cell_size", "PG, A2C, PPO", becomes.recurrent("lstm_cell_size", 256)),
     refused("model.lstm_use_prev_action_reward", "wrap the environment to show both", False),
-    Key("model.framestack", "frame_stack", "true is 4 frames", lambda value, *_: {"frame_stack": 4 if value else 1}),
+    Key(
+        "model.framestack",
+        "frame_stack",
+        "true is 4 frames",
+        lambda value, *_: {"frame_stack": 4 if becomes.truth(value) else 1},
+    ),
     refused("model.dim", "the preprocessing of Atari games has 84 x 84 pixels: give atari", 84),
     refused("model.grayscale", "the preprocessing of Atari games is grey: give atari", False),
     refused("model.zero_mean", "pixels are scaled to 0..1", False),

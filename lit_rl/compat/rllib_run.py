@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from lit_rl.compat.rllib_keys import Values
 from lit_rl.compat.rllib_values import clock
+from lit_rl.data.config import at_least
 from lit_rl.errors import UsageError
 
 
@@ -19,14 +19,40 @@ class RunFlags:
     """When to end, '{"Eval/return": 475, "env_steps": 100000, "time_total_s": 600}'; training_iteration: epochs."""
     checkpoint_freq: int = 0
     """Epochs between two checkpoints that are kept, in checkpoints/; 0 keeps the best and the last alone."""
-    checkpoint_at_end: bool = True
-    """Keep a full checkpoint at the end of training: stage1/last.ckpt, which cannot be turned off."""
+    checkpoint_at_end: bool | None = None
+    """Keep a full checkpoint at the end of training: stage1/last.ckpt, which is always kept; false is refused."""
     keep_checkpoints_num: int | None = None
     """How many checkpoints of checkpoint_freq are kept; null for all."""
-    checkpoint_score_attr: str = "training_iteration"
-    """What these are kept by: training_iteration (the newest), or a metric; less is better with min- before it."""
+    checkpoint_score_attr: str | None = None
+    """What these are kept by: training_iteration (the newest; null too), or a metric; less is better with min- before it."""
     local_dir: str | None = None
     """Folder that holds the runs: --output_dir."""
+
+    def __post_init__(self) -> None:
+        for name, value in self.stop.items():
+            _check_limit(name, value)
+        at_least("checkpoint_freq", self.checkpoint_freq, 0)
+        if self.keep_checkpoints_num is not None:
+            at_least("keep_checkpoints_num", self.keep_checkpoints_num, 1)
+        if not self.checkpoint_freq and (self.keep_checkpoints_num, self.checkpoint_score_attr) != (None, None):
+            raise UsageError(
+                "--keep_checkpoints_num and --checkpoint_score_attr are about those of --checkpoint_freq: give it"
+            )
+        if self.checkpoint_at_end is False:
+            raise UsageError(
+                "--checkpoint_at_end false is not allowed: last.ckpt is what a run goes on from; for no checkpoint at all "
+                "give --enable_checkpointing false"
+            )
+
+
+def _check_limit(name: str, value: Any) -> None:
+    """Refuse what there is no stop at, or a limit that is none."""
+    if name not in STOP:
+        raise UsageError(f"--stop: there is no {name} to stop at; there are {', '.join(STOP)}")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UsageError(f"--stop: {name} {value!r} is not allowed: give a number")
+    if STOP[name] not in ("stop_return", "max_time") and value < 1:
+        raise UsageError(f"--stop: {name} {value} is not allowed: give at least 1")
 
 
 RUN_FLAGS = tuple(one.name for one in fields(RunFlags))
@@ -43,23 +69,18 @@ STOP = {
 }
 
 
-def translate_run(values: Mapping[str, Any], two_steps: bool = False) -> Values:
+def translate_run(flags: RunFlags, two_steps: bool = False) -> Values:
     """:class:`RunFlags` as settings of ours.
 
     Args:
-        values: those that were given.
+        flags: those that were given.
         two_steps: whether there is a second stage, whose metrics have another name.
 
     Raises:
-        UsageError: a stop criterion that there is none of here, or a number out of range.
+        UsageError: two limits of the same, or seconds out of range.
     """
     found: Values = {}
-    stop = values.get("stop") or {}
-    if not isinstance(stop, dict):
-        raise UsageError(f"--stop {stop} is not allowed: give {{name: value, ...}}")
-    for name, value in stop.items():
-        if name not in STOP:
-            raise UsageError(f"--stop: there is no {name} to stop at; there are {', '.join(STOP)}")
+    for name, value in flags.stop.items():
         try:
             limit = clock(value) if name == "time_total_s" else value
         except UsageError as error:
@@ -68,36 +89,17 @@ def translate_run(values: Mapping[str, Any], two_steps: bool = False) -> Values:
             raise UsageError(
                 f"--stop: {name} {value} and another value of the same limit contradict each other: give one"
             )
-    if values.get("local_dir") is not None:
-        found["output_dir"] = values["local_dir"]
-    every, kept = values.get("checkpoint_freq") or 0, values.get("keep_checkpoints_num")
-    for name, number in (("checkpoint_freq", every), ("keep_checkpoints_num", 1 if kept is None else kept)):
-        low = 0 if name == "checkpoint_freq" else 1
-        if isinstance(number, bool) or not isinstance(number, int) or number < low:
-            raise UsageError(f"--{name} {number} is not allowed: give a whole number of at least {low}")
-    if "checkpoint_at_end" in values:
-        found |= _at_end(values["checkpoint_at_end"])
-    if not every and ("keep_checkpoints_num" in values or "checkpoint_score_attr" in values):
-        raise UsageError(
-            "--keep_checkpoints_num and --checkpoint_score_attr are about those of --checkpoint_freq: give it"
-        )
-    if every:
-        score = str(values.get("checkpoint_score_attr", RunFlags.checkpoint_score_attr))
-        found["callbacks"] = [_keeping(every, kept, score)]
+    if flags.local_dir is not None:
+        found["output_dir"] = flags.local_dir
+    if flags.checkpoint_at_end:
+        found["enable_checkpointing"] = True
+    if flags.checkpoint_freq:
+        score = "training_iteration" if flags.checkpoint_score_attr is None else flags.checkpoint_score_attr
+        about = flags.checkpoint_freq, flags.keep_checkpoints_num, score
+        found["callbacks"] = [_keeping(*about)]
         if two_steps:
-            found["step2"] = {"callbacks": [_keeping(every, kept, score, "Step2Eval/")]}
+            found["step2"] = {"callbacks": [_keeping(*about, "Step2Eval/")]}
     return found
-
-
-def _at_end(given: Any) -> Values:
-    if not isinstance(given, bool):
-        raise UsageError(f"--checkpoint_at_end {given} is not allowed: give true, or leave it out")
-    if not given:
-        raise UsageError(
-            "--checkpoint_at_end false is not allowed: last.ckpt is what a run goes on from; for no checkpoint at all give "
-            "--enable_checkpointing false"
-        )
-    return {"enable_checkpointing": True}
 
 
 SCORES = {"training_iteration": "epoch", "episode_reward_mean": "Eval/return", "timesteps_total": "epoch"}

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from lit_rl.compat.rllib_keys import Translate, Values
+from lit_rl.data.config import MOST
 from lit_rl.errors import UsageError
 
 
@@ -75,23 +76,36 @@ def target_every(value: Any, given: Mapping[str, Any], known: Collection[str]) -
 EPSILON = ("exploration_fraction", "exploration_initial_eps", "exploration_final_eps", "schedule_max_timesteps")
 
 
+def truth(value: Any) -> bool:
+    if not isinstance(value, bool | None):
+        raise UsageError(f"{value!r} is not allowed: give true or false")
+    return bool(value)
+
+
+def number(name: str, given: Mapping[str, Any], default: float) -> float:
+    """What was given by this name, a number of at least 0."""
+    value = given.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise UsageError(f"{value!r} is not allowed: give a number of at least 0")
+    return float(value)
+
+
 def epsilon(_: Any, given: Mapping[str, Any], known: Collection[str]) -> Values:
-    steps = float(given.get("schedule_max_timesteps", 100_000)) * float(given.get("exploration_fraction", 0.1))
-    first, last = float(given.get("exploration_initial_eps", 1.0)), float(given.get("exploration_final_eps", 0.02))
+    steps = number("schedule_max_timesteps", given, 100_000) * number("exploration_fraction", given, 0.1)
+    first, last = number("exploration_initial_eps", given, 1.0), number("exploration_final_eps", given, 0.02)
     return {"epsilon": [[0, first], [max(1, round(steps)), last]] if steps else last}
 
 
 def beta(_: Any, given: Mapping[str, Any], known: Collection[str]) -> Values:
-    first = float(given.get("prioritized_replay_beta", 0.4))
-    last = float(given.get("final_prioritized_replay_beta", first))
-    steps = given.get("prioritized_replay_beta_annealing_timesteps")
-    if steps is None:
-        steps = float(given.get("schedule_max_timesteps", 100_000)) * float(given.get("beta_annealing_fraction", 0.2))
-    return {"prioritized_beta": first if first == last else [[0, first], [max(1, round(float(steps))), last]]}
+    first = number("prioritized_replay_beta", given, 0.4)
+    last = number("final_prioritized_replay_beta", given, first)
+    whole = number("schedule_max_timesteps", given, 100_000) * number("beta_annealing_fraction", given, 0.2)
+    steps = number("prioritized_replay_beta_annealing_timesteps", given, whole)
+    return {"prioritized_beta": first if first == last else [[0, first], [max(1, round(steps)), last]]}
 
 
 def ou(_: Any, given: Mapping[str, Any], known: Collection[str]) -> Values:
-    scale = float(given.get("exploration_ou_noise_scale", 0.1)) * float(given.get("exploration_ou_sigma", 0.2))
+    scale = number("exploration_ou_noise_scale", given, 0.1) * number("exploration_ou_sigma", given, 0.2)
     return {"exploration_noise": scale}
 
 
@@ -110,7 +124,7 @@ def activations(value: Any, given: Mapping[str, Any], known: Collection[str]) ->
 
 
 def gae(value: Any, given: Mapping[str, Any], known: Collection[str]) -> Values:
-    return {} if value is True else {"gae_lambda": 1.0}
+    return {} if truth(value) else {"gae_lambda": 1.0}
 
 
 def filter(value: Any, given: Mapping[str, Any], known: Collection[str]) -> Values:
@@ -141,13 +155,13 @@ def every(value: Any, given: Mapping[str, Any], known: Collection[str]) -> Value
 
 
 def seconds(value: Any, given: Mapping[str, Any], known: Collection[str]) -> Values:
-    return {} if not value else {"val_check_interval": clock(value), "check_val_every_n_epoch": None}
+    return {} if value in (0, None) else {"val_check_interval": clock(value), "check_val_every_n_epoch": None}
 
 
 def clock(seconds: Any) -> str:
     """Seconds as Lightning takes times, rounded up: DD:HH:MM:SS."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-        raise UsageError(f"{seconds!r} is not allowed: give seconds above 0")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MOST:
+        raise UsageError(f"{seconds!r} is not allowed: give seconds above 0, at most {MOST}")
     minutes, rest = divmod(math.ceil(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -237,7 +251,7 @@ def input_evaluation(value: Any) -> Values:
 
 def of_td3(name: str, value: Any, known: Collection[str]) -> Values:
     is_td3 = "policy_delay" in known
-    if bool(value) != is_td3:
+    if truth(value) != is_td3:
         raise UsageError(
             f"{'TD3 has it' if is_td3 else 'DDPG has none of it'}: give --run {'DDPG' if is_td3 else 'TD3'}"
         )

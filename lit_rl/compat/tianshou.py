@@ -20,8 +20,10 @@ from lit_rl.compat.tianshou_collector import (
     SubprocVectorEnv,
     VectorEnv,
     VectorReplayBuffer,
+    counted,
 )
 from lit_rl.compat.tianshou_run import Calls, EpochFn, StopFn, train
+from lit_rl.data.config import MOST
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.make import name_of
 from lit_rl.errors import UsageError
@@ -101,6 +103,14 @@ def offpolicy_trainer(
     Raises:
         UsageError: arguments that cannot be used.
     """
+    counts = {"step_per_epoch": step_per_epoch, "episode_per_test": episode_per_test, "batch_size": batch_size}
+    _check(policy, {"train_collector": train_collector, "test_collector": test_collector}, counts, seed)
+    if (
+        isinstance(update_per_step, bool)
+        or not isinstance(update_per_step, int | float)
+        or not 0 < update_per_step <= MOST
+    ):
+        raise UsageError(f"update_per_step {update_per_step!r} is not allowed: give a number above 0")
     collect = _one("collect_per_step", collect_per_step, "step_per_collect", step_per_collect)
     known = {field.name for field in dataclasses.fields(policy.algorithm.config)}
     if "collect_per_step" not in known:
@@ -168,6 +178,9 @@ def onpolicy_trainer(
     Raises:
         UsageError: arguments that cannot be used.
     """
+    counts = {"step_per_epoch": step_per_epoch, "episode_per_test": episode_per_test, "batch_size": batch_size}
+    counts["repeat_per_collect"] = repeat_per_collect
+    _check(policy, {"train_collector": train_collector, "test_collector": test_collector}, counts, seed)
     known = {field.name for field in dataclasses.fields(policy.algorithm.config)}
     if "rollout_length" not in known:
         raise UsageError(f"onpolicy_trainer: {_algo(policy)} learns from no rollouts: use offpolicy_trainer")
@@ -175,7 +188,7 @@ def onpolicy_trainer(
     if episode_per_collect is not None:
         if step_per_collect is not None or collect_per_step is not None:
             raise UsageError("step_per_collect and episode_per_collect say the same: give one of them")
-        length = -(-episode_per_collect // envs) * _longest(train_collector)
+        length = -(-counted("episode_per_collect", episode_per_collect) // envs) * _longest(train_collector)
     else:
         length = -(-_one("step_per_collect", step_per_collect, "collect_per_step", collect_per_step) // envs)
     rollout = length * envs
@@ -225,6 +238,8 @@ def offline_trainer(
     Raises:
         UsageError: arguments that cannot be used.
     """
+    counts = {"update_per_epoch": update_per_epoch, "episode_per_test": episode_per_test, "batch_size": batch_size}
+    _check(policy, {"test_collector": test_collector}, counts, seed)
     if "batch_size" not in {field.name for field in dataclasses.fields(policy.algorithm.config)}:
         raise UsageError(f"offline_trainer: {_algo(policy)} learns by acting alone: use onpolicy_trainer")
     _set(policy, {"batch_size": batch_size, "steps_per_iteration": _iteration(update_per_epoch, 1)})
@@ -242,10 +257,19 @@ def _one(name: str, value: int | None, other: str, again: int | None) -> int:
     """A number that has two names."""
     if value is not None and again is not None and value != again:
         raise UsageError(f"{name} {value} and {other} {again} say the same: give one of them")
-    found = value if value is not None else again
-    if found is None or isinstance(found, bool) or found < 1:
-        raise UsageError(f"{name} {found} is not allowed: give a whole number of at least 1")
-    return found
+    return counted(name, value if value is not None else again)
+
+
+def _check(policy: Any, collectors: dict[str, Any], counts: dict[str, Any], seed: Any) -> None:
+    """Refuse by name what is no policy, no collector or no count."""
+    if not isinstance(policy, LitPolicy):
+        raise UsageError(f"policy {policy!r} is not allowed: give LitPolicy(algo, datamodule.spaces)")
+    for name, collector in collectors.items():
+        if not isinstance(collector, Collector):
+            raise UsageError(f"{name} {collector!r} is not allowed: give Collector(policy, env)")
+    for name, count in counts.items():
+        counted(name, count)
+    counted("seed", seed, 0)
 
 
 def _algo(policy: LitPolicy) -> str:

@@ -7,9 +7,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
+from lit_rl.data.config import MOST
 from lit_rl.errors import UsageError
 from lit_rl.lit_policy import LitPolicy
+
+
+def counted(name: str, value: Any, low: int = 1) -> int:
+    """A count that was given.
+
+    Raises:
+        UsageError: it is none, or less than ``low``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= MOST:
+        raise UsageError(f"{name} {value!r} is not allowed: give a whole number of at least {low}, at most {MOST}")
+    return int(value)
+
 
 Makers = Sequence[Callable[..., gym.Env[Any, Any]]]
 
@@ -22,8 +36,7 @@ class ReplayBuffer:
     buffer_num: int = 1
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise UsageError(f"ReplayBuffer({self.size}): give at least 1 transition")
+        counted("ReplayBuffer: size", self.size)
 
 
 VectorReplayBuffer = ReplayBuffer
@@ -38,7 +51,7 @@ class VectorEnv:
     kind = "sync"
 
     def __init__(self, env_fns: Makers) -> None:
-        if not env_fns:
+        if not isinstance(env_fns, Sequence) or not env_fns or not all(map(callable, env_fns)):
             raise UsageError(f"{type(self).__name__} needs a function for each env")
         self.env_fns = list(env_fns)
 
@@ -87,7 +100,7 @@ class Collector:
 
     def collect(self, n_step: int) -> dict[str, int]:
         """Collect before the first update: the trainer does it, ``n_step`` env steps by the policy itself."""
-        self.first_steps += n_step
+        self.first_steps += counted("collect: n_step", n_step)
         return {"n/st": n_step, "n/ep": 0}
 
 

@@ -14,10 +14,12 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, Checkpoint
 
+from lit_rl.callbacks.interrupt import interruptible
 from lit_rl.callbacks.last import LastCheckpoint
 from lit_rl.callbacks.progress import EnvStepsBar
 from lit_rl.callbacks.stop import end_fit
 from lit_rl.checkpoint import AtomicCheckpointIO, find_last
+from lit_rl.compat.tianshou_collector import counted
 from lit_rl.data.hooks import Hooks
 from lit_rl.data.transitions import Episode, Steps
 from lit_rl.datamodule import ExperienceDataModule
@@ -40,6 +42,11 @@ class Calls:
     save_checkpoint_fn: Callable[[int, int, int], Any] | None
     test_in_train: bool
     reward_metric: Callable[[np.ndarray], Any] | None
+
+    def __post_init__(self) -> None:
+        for name, given in vars(self).items():
+            if name != "test_in_train" and given is not None and not callable(given):
+                raise UsageError(f"{name} {given!r} is not allowed: give a function")
 
 
 class _Clock(Hooks):
@@ -179,6 +186,10 @@ def train(
     resume_from_log: bool,
 ) -> dict[str, Any]:
     """Fit, and leave the policy with the weights of its best test."""
+    counted("max_epoch", max_epoch)
+    counted("log_interval", log_interval)
+    if writer is not None and not (hasattr(writer, "add_scalar") and hasattr(writer, "log_dir")):
+        raise UsageError(f"writer {writer!r} is not allowed: give a SummaryWriter")
     folder = None if writer is None else Path(writer.log_dir)
     if resume_from_log and folder is None:
         raise UsageError("resume_from_log needs a writer, whose folder holds the checkpoint")
@@ -201,10 +212,11 @@ def train(
     )
     began, before = time.perf_counter(), 0 if found is None else found[1]["progress"]["env_steps"]
     try:
-        if found is None:
-            lightning.validate(policy, datamodule=data, verbose=False)
-        if found is not None or not tests._stops(tests.best):
-            lightning.fit(policy, datamodule=data, ckpt_path=None if found is None else found[0])
+        with interruptible():
+            if found is None:
+                lightning.validate(policy, datamodule=data, verbose=False)
+            if found is not None or not tests._stops(tests.best):
+                lightning.fit(policy, datamodule=data, ckpt_path=None if found is None else found[0])
         steps = policy.env_steps
     finally:
         data.close()

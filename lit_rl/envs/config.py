@@ -65,8 +65,10 @@ class EnvConfig:
         for name in ("max_episode_steps", "no_termination", "clip_rewards"):
             if getattr(self, name) and self.vector_env in ("native", "envpool"):
                 raise UsageError(f"--{name} needs envs that can be wrapped: give --vector_env sync or async")
-        if not isinstance(self.env_config, dict) or not all(isinstance(key, str) for key in self.env_config):
-            raise UsageError(f"--env_config is {self.env_config!r}; give keyword arguments such as {{'gravity': 9.8}}")
+        for name in ("env_config", "eval_env_config"):
+            given = getattr(self, name)
+            if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
+                raise UsageError(f"--{name} is {given!r}; give keyword arguments such as {{'gravity': 9.8}}")
         if isinstance(self.num_envs, bool) or not isinstance(self.num_envs, int) or self.num_envs < 1:
             raise UsageError(f"--num_envs is {self.num_envs!r}; give a whole number of at least 1")
         if self.vector_env not in get_args(VectorEnvKind):

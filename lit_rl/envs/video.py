@@ -72,11 +72,15 @@ class Film(_RecordVideo):
     """
 
     def __init__(self, env: gym.Env[Any, Any], folder: str | Path, prefix: str, episodes: int | None) -> None:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*Overwriting existing videos")
-            super().__init__(
-                env, str(folder), episode_trigger=lambda n: episodes is None or n < episodes, name_prefix=prefix
-            )
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ".*Overwriting existing videos")
+                super().__init__(
+                    env, str(folder), episode_trigger=lambda n: episodes is None or n < episodes, name_prefix=prefix
+                )
+        except (OSError, ValueError) as error:  # a path may hold what none can
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"films cannot be written into {folder}: {reason}") from None
 
     def stop_recording(self) -> None:
         path = Path(self.video_folder) / f"{self._video_name}.mp4"

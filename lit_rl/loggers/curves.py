@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,9 +43,10 @@ def find_runs(paths: Sequence[str]) -> list[Path]:
     """
     found: list[Path] = []
     for path in map(Path, paths):
-        if not path.exists():
+        if not os.path.exists(path):
             raise UsageError(f"there is no run {path}")
-        inside = [path] if (path / RESULT).is_file() else sorted(file.parent for file in path.glob(f"*/{RESULT}"))
+        files = [path / RESULT] if (path / RESULT).is_file() else sorted(path.glob(f"*/{RESULT}"))
+        inside = [file.parent for file in files if file.is_file()]
         if not inside:
             raise UsageError(f"{path} holds no run: there is no {RESULT} in it")
         found += [run for run in inside if run not in found]
@@ -160,8 +163,12 @@ def _has_second(rows: list[Row]) -> bool:
 def _curve(rows: list[Row], stage: int) -> tuple[list[float], list[float]]:
     """Env steps and mean returns of a stage's evaluations."""
     name = f"{PREFIXES[stage]}/return"
-    points = [(x, row[name]) for x, row in zip(x_axis(rows)[1], rows, strict=True) if row.get(name) is not None]
+    points = [(x, row[name]) for x, row in zip(x_axis(rows)[1], rows, strict=True) if _is_finite(row.get(name))]
     return [float(x) for x, _ in points], [float(y) for _, y in points]
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def band(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[np.ndarray, ...]:

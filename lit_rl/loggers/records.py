@@ -124,10 +124,18 @@ class Records(Checkpoint):
 
 
 def read_rows(folder: str | Path) -> list[Row]:
-    """The rows of ``result.json``, oldest first, up to the first line that was not written whole or is no row."""
+    """The rows of ``result.json``, oldest first, up to the first line that was not written whole or is no row.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
     path = Path(folder) / RESULT
     rows: list[Row] = []
-    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+    try:
+        written = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+    for line in written.splitlines(keepends=True):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def find_restored(path: str | Path) -> Resume:
 def newest_in(path: str | Path) -> Path:
     """The file itself; of a run's folder, the newest full checkpoint."""
     path = Path(path)
-    found = find_resume(path) if path.is_dir() else None
+    found = find_resume(path) if os.path.isdir(path) else None
     return path if found is None else found.path
 
 

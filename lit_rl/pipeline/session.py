@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 
 from lit_rl.callbacks.best import BestCheckpoint
+from lit_rl.callbacks.interrupt import interruptible
 from lit_rl.checkpoint import AtomicCheckpointIO, copy_atomic, load, missing_part
 from lit_rl.errors import UsageError
 from lit_rl.lit_policy import LitPolicy
@@ -55,24 +57,27 @@ class Session:
         """Learn for one epoch and evaluate: the row of result.json."""
         self.trainer.fit_loop.max_epochs = self.epochs + 1
         self.trainer.should_stop = False
+        self.policy.train()  # acting leaves it in the other mode
         path = None
         if self._restored is not None:
             check_same(self.policy, self._restored)
             path = self._restored.path
-        self.trainer.fit(self.policy, datamodule=self.data, ckpt_path=path)
+        with interruptible():
+            self.trainer.fit(self.policy, datamodule=self.data, ckpt_path=path)
         self._restored = None
         return read_rows(self.folder)[-1]
 
     def evaluate(self) -> dict[str, float]:
         """Play the evaluation's episodes: its metrics by name."""
-        self.trainer.validate(self.policy, datamodule=self.data, verbose=False)
+        with interruptible():
+            self.trainer.validate(self.policy, datamodule=self.data, verbose=False)
         prefix = f"{self.policy.prefix}/"
         return {name: value for name, value in self.policy.reported.items() if name.startswith(prefix)}
 
     def save(self, path: str | Path | None = None) -> Path:
         """Keep everything that going on needs, by default in ``checkpoints/`` of the run's folder; before the first epoch
         the weights alone."""
-        target = Path(path) if path is not None else self.folder / "checkpoints" / f"checkpoint-{self.epochs}.ckpt"
+        target = _path(path) if path is not None else self.folder / "checkpoints" / f"checkpoint-{self.epochs}.ckpt"
         if self._restored is not None:
             copy_atomic(self._restored.path, target)
         elif self.policy.optimize is None:
@@ -91,7 +96,7 @@ class Session:
         Raises:
             UsageError: it cannot be read, or holds another algorithm, other networks or a second stage.
         """
-        path = newest_in(path)
+        path = newest_in(_path(path))
         checkpoint = self._take_weights(path)
         self._restored = None if missing_part(checkpoint) else restored_from(path, checkpoint)
         if self._restored is None:
@@ -126,3 +131,9 @@ class Session:
     def close(self) -> None:
         """End the environments."""
         self.data.close()
+
+
+def _path(given: Any) -> Path:
+    if not isinstance(given, str | os.PathLike):
+        raise UsageError(f"{given!r} is not allowed: give the path of a checkpoint")
+    return Path(given)

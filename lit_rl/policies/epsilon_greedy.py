@@ -96,8 +96,8 @@ class EpsilonGreedy(Policy):
 
     def set_eps(self, eps: float | None) -> None:
         """Explore with this probability, in [0, 1], whatever the schedule says; None returns to the schedule."""
-        if eps is not None and not 0 <= eps <= 1:
-            raise UsageError(f"epsilon {eps} must lie in [0, 1]")
+        if eps is not None and not (isinstance(eps, float | int) and 0 <= eps <= 1):
+            raise UsageError(f"epsilon {eps!r} must be a number in [0, 1]")
         self.fixed_eps = eps
 
     def q_values(self, obs: Tree) -> Tensor:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from short_env import Short
@@ -14,6 +18,7 @@ import lit_rl.zoo
 from lit_rl.cli import main
 from lit_rl.errors import UsageError
 
+ROOT = str(Path(__file__).parents[2])
 SMALL = {
     "env": "short_env:Short",
     "max_epochs": 1,
@@ -78,6 +83,7 @@ def refusal(capsys, argv) -> str:
         (["--custom_model", "no_nets:Net"], "--custom_model no_nets:Net cannot be imported: ModuleNotFoundError"),
         (["--custom_model", "own_nets:Raising", "--algo", "TD3", "--env", "Pendulum-v1"], "KeyError: 'there'"),
         (["--ckpt_path", "nowhere.ckpt"], "nowhere.ckpt"),
+        (["--ckpt_path", "/dev/zero"], "cannot read /dev/zero: it is no file"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_created(argv, message, tmp_path, monkeypatch, capsys):
@@ -184,6 +190,12 @@ def test_the_version_costs_no_import_of_lightning():
     assert found.stdout.endswith("heavy: []\n"), found
 
 
+OF_THE_COMMAND_LINE = {
+    *("lit_rl", "gymnasium", "farama_notifications", "jsonargparse", "docstring_parser", "typeshed_client"),
+    *("attr", "attrs", "importlib_resources", "typing_extensions", "yaml"),
+}
+
+
 def test_help_imports_little_beyond_lightning():
     code = """if True:
         import sys
@@ -191,8 +203,41 @@ def test_help_imports_little_beyond_lightning():
         before = set(sys.modules)
         from lit_rl.cli import main
         main(["train", "--help"])
-        heavy = {"matplotlib.pyplot", "tensorboard", "pandas", "scipy", "ray", "torch.utils.tensorboard"}
-        print("heavy:", sorted(heavy & (set(sys.modules) - before)))
+        new = {name.partition(".")[0] for name in set(sys.modules) - before} - sys.stdlib_module_names
+        print("new:", sorted(new))
     """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert found.stdout.endswith("heavy: []\n"), found
+    new = set(ast.literal_eval(found.stdout.rpartition("new: ")[2]))
+    assert "lit_rl" in new and new <= OF_THE_COMMAND_LINE, "neither extras nor more of torch"
+
+
+def command(argv: list[str], **settings: Any) -> subprocess.Popen[str]:
+    code = "import sys; from lit_rl.cli import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.Popen([sys.executable, "-c", code, *argv], stderr=subprocess.PIPE, text=True, **settings)
+
+
+def test_a_pipe_that_nobody_reads_any_more_ends_it_without_a_word():
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = command(["--help"], stdout=writing)
+    os.close(writing)
+    assert process.communicate(timeout=60)[1] == "" and process.returncode == 141
+
+
+def test_a_folder_that_is_gone_is_one_line(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    process = command(
+        ["list"], preexec_fn=lambda: (os.chdir(gone), gone.rmdir()), env=os.environ | {"PYTHONPATH": ROOT}
+    )
+    assert process.communicate(timeout=60)[1] == (
+        "lit-rl: error: the current folder cannot be used: No such file or directory\n"
+    )
+    assert process.returncode == 2
+
+
+def test_of_several_runs_none_begins_where_one_has_no_environment(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.yaml").write_text("a: {run: DQN}\nb: {run: DQN, env: CartPol-v1}\n")
+    assert "Nearest known ids: CartPole-v1" in refusal(capsys, ["train", "--max_epochs", "1", "-f", "two.yaml"])
+    assert [file.name for file in tmp_path.iterdir()] == ["two.yaml"]

@@ -86,6 +86,13 @@ def test_a_run_that_has_not_ended_has_a_best_checkpoint_too(run, tmp_path, capsy
         (["--render"], "--render needs a display, and there is none here"),
         (["--stepz", "3"], "unknown setting --stepz; nearest: steps"),
         (["--env", "short_env:Short", "--video_dir", "films"], "holds a policy for the observation space"),
+        (["--env_config", "[1]"], "--env_config '[1]' is not allowed: give {name: value, ...}"),
+        (["--seed", ""], "--seed '' is not allowed: give a whole number"),
+        (["--explore=7"], "--explore '7' is not allowed: give true or false"),
+        (["--help=3"], "--help takes no value"),
+        (["--video_dir", "/dev/null"], "films cannot be written into /dev/null: File exists"),
+        (["--out", "/dev/null/x.jsonl"], "/dev/null/x.jsonl"),
+        (["--out", "."], "is no place for episodes"),
         (["more"], "lit-rl rollout takes CHECKPOINT, and was given"),
     ],
 )

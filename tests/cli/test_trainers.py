@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from lit_rl import A2CTrainer, DQNTrainer
 from lit_rl.algorithms import MODULES
 from lit_rl.checkpoint import load
 from lit_rl.cli.trainers import TRAINERS
+from lit_rl.data.hooks import Hooks
 from lit_rl.errors import UsageError
 
 CONFIG = {
@@ -162,6 +164,8 @@ def test_a_trainer_of_another_algorithm_is_refused_by_name(tmp_path):
     [
         ({"config": {"num_workers": 4}}, "num_workers 4 .*: it needs workers"),
         ({"config": {"hidens": [4]}}, "nearest: hiddens"),
+        ({"config": 3}, "config 3 is not allowed: give {setting: value, ...}, or the name of a file"),
+        ({"config": {"run": "PPO"}}, "run is not allowed: DQNTrainer learns by DQN"),
         ({"two_steps": True}, "a second stage needs the whole run"),
         ({"num_samples": 2}, "a Trainer is one run"),
         ({"env": {"lr": 1}}, "config is given by its name"),
@@ -175,6 +179,27 @@ def test_what_a_trainer_cannot_do_is_refused_before_anything_is_created(argument
     with pytest.raises(UsageError, match=message):
         DQNTrainer(**{"env": "CartPole-v1", "output_dir": tmp_path / "out"} | arguments)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("path", [None, 5, "", "nowhere", "/dev/null", "a\0b"])
+def test_what_is_no_checkpoint_is_refused(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trainer = make(tmp_path)
+    with pytest.raises(UsageError):
+        trainer.restore(path)
+    assert trainer.iteration == 0
+
+
+class Interrupted(Hooks):
+    def on_episode_end(self, episode):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_is_pythons_own(tmp_path):
+    trainer = DQNTrainer(env=Signs, config=CONFIG, output_dir=tmp_path, experiment_name="a", hooks=Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_every_algorithm_has_a_trainer():

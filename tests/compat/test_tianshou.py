@@ -251,6 +251,12 @@ def right_episodes(count):
     ("arguments", "message"),
     [
         ({"collect_per_step": None}, "collect_per_step None is not allowed"),
+        ({"max_epoch": None}, "max_epoch None is not allowed: give a whole number of at least 1"),
+        ({"batch_size": 1.5}, "batch_size 1.5 is not allowed"),
+        ({"update_per_step": float("nan")}, "update_per_step nan is not allowed: give a number above 0"),
+        ({"stop_fn": 5}, "stop_fn 5 is not allowed: give a function"),
+        ({"writer": "log"}, "writer 'log' is not allowed: give a SummaryWriter"),
+        ({"episode_per_test": True}, "episode_per_test True is not allowed"),
         ({"step_per_collect": 8}, "collect_per_step 4 and step_per_collect 8 say the same"),
         ({"resume_from_log": True}, "resume_from_log needs a writer"),
     ],
@@ -258,6 +264,16 @@ def right_episodes(count):
 def test_arguments_that_contradict_are_refused(arguments, message):
     with pytest.raises(UsageError, match=message):
         small(make(), **arguments)
+
+
+def test_what_is_no_policy_and_no_collector_is_refused():
+    policy = make()
+    with pytest.raises(UsageError, match="test_collector 'CartPole-v1' is not allowed: give Collector"):
+        offpolicy_trainer(policy, ts.Collector(policy, Signs), "CartPole-v1", 1, 40, 4)
+    with pytest.raises(UsageError, match="policy 'DQN' is not allowed: give LitPolicy"):
+        offpolicy_trainer("DQN", *collectors(policy), 1, 40, 4)
+    with pytest.raises(UsageError, match="epsilon 'a' must be a number in"):
+        policy.set_eps("a")
 
 
 def test_other_kinds_of_policies_are_sent_to_their_own_trainer():

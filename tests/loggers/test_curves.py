@@ -75,6 +75,11 @@ def test_a_run_without_returns_is_named_and_the_others_are_drawn(tmp_path, monke
         ([], "lit-rl plot takes RUN [RUN ...], and was given nothing"),
         (["run", "--out", "x.bmp"], "the file's ending must be one of png, pdf, svg"),
         (["empty"], "no epoch was finished yet"),
+        (["x" * 5000], "there is no run xxx"),
+        (["run", "--out", "\0.png"], "that names no file"),
+        (["run", "--out", "/dev/null/x.png"], "cannot write /dev/null/x.png"),
+        (["run", "--out", "x" * 300 + ".png"], "File name too long"),
+        (["damaged"], "damaged: no evaluation has played episodes"),
         (["offline"], "offline: no evaluation has played episodes, so there is no return to draw: train with --env ID"),
     ],
 )
@@ -86,6 +91,8 @@ def test_what_cannot_be_drawn_is_one_line(argv, message, tmp_path, monkeypatch, 
         make_run(work / "run", 0, 1e-3, [1.0])
     elif argv == ["empty"]:
         make_run(work / "empty", 0, 1e-3, [])
+    elif argv == ["damaged"]:
+        make_run(work / "damaged", 0, 1e-3, ["x", float("nan")])
     elif argv == ["offline"]:
         make_run(work / "offline", 0, 1e-3, [0.9], metric="f1")
     assert main(["plot", *argv]) == 2

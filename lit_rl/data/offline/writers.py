@@ -129,8 +129,8 @@ class JsonLinesWriter:
             if there:
                 (_cut_half_a_member if path.suffix == ".gz" else _cut_half_a_line)(path)
             self._file: IO[bytes] | gzip.GzipFile = gzip.open(path, "ab") if path.suffix == ".gz" else open(path, "ab")
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+        except (OSError, ValueError) as error:  # a path may hold what none can
+            raise UsageError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
         self._count = len(JsonLines(path)) if there else 0
         if not there:
             header = {"format": FORMAT, "version": VERSION, "env_id": env_id, "spaces": spaces_to_json(spaces)}
