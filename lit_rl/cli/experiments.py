@@ -148,7 +148,7 @@ def _plain(value: Any) -> Any:
     """What a text that was typed stands for; the text itself where it is no YAML."""
     try:
         return load_yaml(value) if isinstance(value, str) and value else value
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):  # numbers of thousands of digits, brackets in brackets
         return value
 
 

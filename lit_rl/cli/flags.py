@@ -21,6 +21,8 @@ import numpy as np
 
 from lit_rl.errors import UsageError
 
+MOST_DIGITS = 18  # of a whole number
+
 
 class Flags:
     """The flags of a command.
@@ -129,6 +131,8 @@ class Flags:
         if isinstance(value, str) and timedelta in kinds and re.fullmatch(r"[\d:]+:[\d:]+", value):
             return value  # YAML reads 10:00:00:00 as a number
         if isinstance(value, str) and {str, int} <= set(kinds) and re.fullmatch(r"-?\d+", value):
+            if len(value) > MOST_DIGITS:
+                raise UsageError(f"{shown} {value[:MOST_DIGITS]}...{where} is not allowed: give {describe(hint)}")
             return int(value)
         try:
             if (value is None and type(None) not in kinds) or (value == "" and str not in kinds):
@@ -137,7 +141,7 @@ class Flags:
             found = namespace.as_dict()[name]
             if found is None and type(None) not in kinds:
                 raise TypeError("null")
-        except (argparse.ArgumentError, TypeError, ValueError) as error:
+        except (argparse.ArgumentError, TypeError, ValueError, RecursionError) as error:
             given = "null" if value is None else repr(value) if isinstance(value, str) else shown_value(value)
             raise UsageError(f"{shown} {given}{where} is not allowed: give {describe(hint)}{_detail(error)}") from None
         return found

@@ -53,7 +53,7 @@ CHANGEABLE = (
 )
 
 
-OF_ONE_FOLDER = ("experiment_name", "output_dir", "ckpt_path", "restore")  # what --restore leaves behind
+OF_ONE_RUN = ("experiment_name", "output_dir", "output", "ckpt_path", "restore")  # what --restore leaves behind
 
 
 def resolve_any(request: Request) -> Resolved:
@@ -69,7 +69,7 @@ def resolve_any(request: Request) -> Resolved:
         resolved.settings.resume = True
         return resolved
     folder = None if values.get("restore") is None else _run_of(Path(str(values["restore"])))
-    return resolve(request) if folder is None else _resolve_over(folder, values, request, OF_ONE_FOLDER)
+    return resolve(request) if folder is None else _resolve_over(folder, values, request, OF_ONE_RUN)
 
 
 def _run_of(path: Path) -> Path | None:

@@ -90,6 +90,8 @@ def register_env(name: str, make: Callable[[dict[str, Any]], gym.Env[Any, Any]])
     Raises:
         UsageError: the name cannot be an environment's, or belongs to another package's.
     """
+    if not isinstance(name, str):
+        raise UsageError(f"register_env: {name!r} is no name")
     known = gym.registry.get(name)
     if not callable(make):
         raise UsageError(f"register_env: {make!r} is no function that makes an environment")

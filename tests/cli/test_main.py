@@ -83,6 +83,10 @@ def refusal(capsys, argv) -> str:
         (["--custom_model", "no_nets:Net"], "--custom_model no_nets:Net cannot be imported: ModuleNotFoundError"),
         (["--custom_model", "own_nets:Raising", "--algo", "TD3", "--env", "Pendulum-v1"], "KeyError: 'there'"),
         (["--ckpt_path", "nowhere.ckpt"], "nowhere.ckpt"),
+        (["--env_config", "[" * 5000], "is not allowed: give {name: value, ...}"),
+        (["--stop", "[" * 5000], "is not allowed: give {name: value, ...}"),
+        (["--devices", "9" * 5000], "--devices"),
+        (["--patience", ""], "--patience '' is not allowed: give a whole number or null"),
         (["--ckpt_path", "/dev/zero"], "cannot read /dev/zero: it is no file"),
     ],
 )

@@ -42,6 +42,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that holds a run of two epochs, which kept the first one's checkpoint, and one of four."""
     folder = tmp_path_factory.mktemp("runs")
     stop = ["--stop", '{"training_iteration": 2}', "--checkpoint-freq", "1", "--checkpoint-at-end", "--patience", "1"]
+    stop += ["--output", str(folder / "half.jsonl")]
     assert train(folder, "half", "--config", json.dumps(RUN), *stop) == 0
     assert train(folder, "whole", "--config", json.dumps(RUN), "--max_epochs", "4") == 0
     return folder
@@ -51,11 +52,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_restored_run_ends_with_the_bits_of_one_that_was_never_stopped(path, runs, tmp_path, capsys):
     shutil.copy(runs / "half" / "stage1" / "last.ckpt", runs / "moved.ckpt")  # beside no settings
     settings = ["--config", json.dumps(RUN)] if path == "moved.ckpt" else ["--patience", "9"]
+    settings += ["--output", str(tmp_path / "new.jsonl")]
     before = {file: file.read_bytes() for file in (runs / "half").rglob("*") if file.is_file()}
     argv = ["--restore", str(runs / path), "--stop", '{"training_iteration": 4}', *settings]
     assert train(tmp_path, "new", *argv) == 0
     begun = 1 if "checkpoints" in path else 2
     assert f"stage 1, {40 * begun} env steps, {20 * begun} updates" in capsys.readouterr().out
+    assert (tmp_path / "new.jsonl").exists()
     found, whole = (load(folder / "stage1" / "last.ckpt") for folder in (tmp_path / "new", runs / "whole"))
     for name, weight in whole["state_dict"].items():
         assert torch.equal(found["state_dict"][name], weight), name

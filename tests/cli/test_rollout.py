@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from short_env import Short
 from test_main import refusal
 
@@ -102,6 +104,20 @@ def test_what_cannot_be_played_is_one_line(run, argv, message, tmp_path, monkeyp
         monkeypatch.delenv(name, raising=False)
     assert message in refusal(capsys, ["rollout", str(run), *argv])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_leaves_nothing_half_written(run, tmp_path, monkeypatch, capsys):
+    steps = itertools.count()
+    step = CartPoleEnv.step
+
+    def interrupted(env, action):
+        if next(steps) == 30:
+            raise KeyboardInterrupt
+        return step(env, action)
+
+    monkeypatch.setattr(CartPoleEnv, "step", interrupted)
+    assert main(["rollout", str(run), "--out", str(tmp_path / "played.jsonl")]) == 130
+    assert capsys.readouterr() == ("", "") and list(tmp_path.iterdir()) == []
 
 
 def test_code_of_ones_own_runs_only_when_it_is_named(tmp_path, capsys):
