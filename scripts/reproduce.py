@@ -14,7 +14,6 @@ those of stable-baselines3, in a virtual environment of its own (--sb3): scripts
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import resource
@@ -24,12 +23,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from reproduce_jobs import JOBS, OURS, SB3, SEEDS, Job, chosen
+from reproduce_jobs import JOBS, OURS, SB3, SEEDS, Job, chosen, claimed
 from reproduce_page import write_page
 from two_stage import run_file
 from two_stage import work as work_in_two_stages
@@ -39,19 +36,6 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
 SB3_VENV = CACHE / "lit_rl" / "peers" / "sb3"
-
-
-@contextmanager
-def claimed(path: Path) -> Iterator[bool]:
-    """Whether no other process works on what ``path`` stands for; the claim ends with this process at the latest."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
 
 
 def run_command(command: list[str], log: Path, timeout: float, **env: str) -> dict[str, float]:
@@ -239,7 +223,7 @@ def main(argv: list[str] | None = None) -> int:
     if not args.table:
         signal.signal(signal.SIGTERM, _stop)
         failed = work(jobs, args.seeds, args)
-        failed += work_in_two_stages(sets, args.seeds or list(SEEDS), args.results)
+        failed += work_in_two_stages(sets, args.seeds or list(SEEDS), args.results, args.timeout)
     write_page(JOBS, args.results)
     return 1 if failed else 0
 

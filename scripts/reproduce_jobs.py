@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SEEDS = (0, 1, 2, 3, 4)
 OURS, SB3 = "lit_rl", "stable-baselines3"
@@ -82,3 +86,34 @@ def chosen(names: list[str]) -> list[Job]:
             raise ValueError(f"no set {name}; there are {known} and two_stage, and {JOBS[0].name} is a part of a set")
     found = [job for name in names for job in JOBS if name in (job.set, job.name)]
     return list(dict.fromkeys(found)) if names else list(JOBS)
+
+
+@contextmanager
+def claimed(path: Path, wait: bool = False) -> Iterator[bool]:
+    """Whether no other process works on what ``path`` stands for, or, after a ``wait``, does so any more; the claim ends with
+    this process at the latest."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def seeds_of_commits(runs: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """The seeds that were run at each commit, by its short name."""
+    found: dict[str, list[int]] = {}
+    for run in runs:
+        found.setdefault(run["commit"][:7], []).append(run["seed"])
+    return found
+
+
+def provenance(runs: list[dict[str, Any]]) -> str:
+    """The commit of a row's runs; where there are several, which seed was run at which."""
+    found = seeds_of_commits(runs)
+    if len(found) == 1:
+        return f"commit {next(iter(found))}"
+    parts = [f"{commit} (seed {', '.join(map(str, seeds))})" for commit, seeds in found.items()]
+    return f"a mix of {len(found)} commits: {', '.join(parts)}"

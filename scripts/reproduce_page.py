@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reproduce_jobs import OURS, SB3, Job
+from reproduce_jobs import OURS, SB3, Job, provenance, seeds_of_commits
 from two_stage_page import section as two_stage_section
 
 from lit_rl.zoo import entries
@@ -80,23 +80,6 @@ def table(jobs: Iterable[Job], results: Path) -> str:
             f"| {reference:g} | {seconds:,.0f} ({cpu:,.0f}) |"
         )
     return "\n".join([*lines, ""])
-
-
-def seeds_of_commits(runs: list[dict[str, Any]]) -> dict[str, list[int]]:
-    """The seeds that were run at each commit, by its short name."""
-    found: dict[str, list[int]] = {}
-    for run in runs:
-        found.setdefault(run["commit"][:7], []).append(run["seed"])
-    return found
-
-
-def provenance(runs: list[dict[str, Any]]) -> str:
-    """The commit of a row's runs; where there are several, which seed was run at which."""
-    found = seeds_of_commits(runs)
-    if len(found) == 1:
-        return f"commit {next(iter(found))}"
-    parts = [f"{commit} (seed {', '.join(map(str, seeds))})" for commit, seeds in found.items()]
-    return f"a mix of {len(found)} commits: {', '.join(parts)}"
 
 
 def scores(runs: list[dict[str, Any]], which: str = "test") -> list[float]:

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from reproduce_jobs import SEEDS, claimed
 from two_stage_sets import CANDIDATES, DATA_SEED, LEVELS, SHARED, WORK, Set
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,7 +41,14 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
 
 
 def make_data(chosen: Set, results: Path) -> None:
-    """An expert set, and a medium one mixed from four checkpoints of the same training."""
+    """An expert set, and a medium one mixed from four checkpoints of the same training.
+
+    Raises:
+        RuntimeError: there are runs that learned from earlier data.
+    """
+    if any(run_file(chosen, results, kind, seed).exists() for kind in chosen.kinds for seed in SEEDS):
+        kept = data_file(chosen, results).parent
+        raise RuntimeError(f"{kept} has runs on data that are not here any more: remove the folder to begin anew")
     from pytorch_lightning.callbacks import ModelCheckpoint
 
     import lit_rl
@@ -80,7 +88,7 @@ def played(checkpoint: Path, episodes: int, out: Path | None = None, explore: bo
     return float(line.split()[1])
 
 
-def run(chosen: Set, kind: str, seed: int, results: Path, timeout: float = 3_600) -> dict[str, Any]:
+def run(chosen: Set, kind: str, seed: int, results: Path, timeout: float) -> dict[str, Any]:
     """One run to its end; what is kept of it.
 
     Raises:
@@ -93,7 +101,8 @@ def run(chosen: Set, kind: str, seed: int, results: Path, timeout: float = 3_600
     process = [sys.executable, *shlex.split(command)[1:], *where]
     done = subprocess.run(process, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
     if done.returncode != 0:
-        raise RuntimeError(f"exit code {done.returncode}: {done.stderr.strip().splitlines()[-1]}")
+        said = done.stderr.strip().splitlines()
+        raise RuntimeError(f"exit code {done.returncode}: {said[-1] if said else 'nothing was said'}")
     summary, params = (json.loads((folder / f"{name}.json").read_text()) for name in ("summary", "params"))
     rows = [json.loads(line) for line in (folder / "result.json").read_text().splitlines()]
     kept: dict[str, Any] = {"kind": kind, "seed": seed, "command": command, "test": summary["test"]["return_mean"]}
@@ -112,20 +121,28 @@ def curve(rows: list[dict[str, Any]], stage: int, metric: str) -> list[list[floa
     return [[row["env_steps"] - before, row[metric]] for row in own]
 
 
-def work(sets: list[Set], seeds: list[int], results: Path) -> int:
-    """Run what is not finished; how many runs failed."""
+def work(sets: list[Set], seeds: list[int], results: Path, timeout: float) -> int:
+    """Run what is not finished, and nobody else works on; how many runs failed."""
     failed = 0
     for chosen in sets:
-        if not data_file(chosen, results).exists() or not (ROOT / WORK / chosen.name / "data").exists():
-            print(f"{chosen.name}: making the data sets", flush=True)
-            make_data(chosen, results)
-        for seed in seeds:
-            for kind in chosen.kinds:
-                if run_file(chosen, results, kind, seed).exists():
+        base = ROOT / WORK
+        with claimed(base / f"{chosen.name}-data.lock", wait=True):
+            try:
+                if not (base / chosen.name / "data").exists():
+                    print(f"{chosen.name}: making the data sets", flush=True)
+                    make_data(chosen, results)
+            except (RuntimeError, subprocess.SubprocessError) as error:
+                failed += 1
+                print(f"         failed: {error}", flush=True)
+                continue
+        for kind, seed in ((kind, seed) for seed in seeds for kind in chosen.kinds):
+            path = run_file(chosen, results, kind, seed)
+            with claimed(base / f"{chosen.name}-{path.stem}.lock") as free:
+                if not free or path.exists():
                     continue
                 print(chosen.command(kind, seed), flush=True)
                 try:
-                    print(f"         test {run(chosen, kind, seed, results)['test']:.1f}", flush=True)
+                    print(f"         test {run(chosen, kind, seed, results, timeout)['test']:.1f}", flush=True)
                 except (RuntimeError, subprocess.SubprocessError) as error:
                     failed += 1
                     print(f"         failed: {error}", flush=True)

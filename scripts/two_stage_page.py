@@ -7,19 +7,20 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from reproduce_jobs import SEEDS, provenance
 from two_stage import data_file, run_file
 from two_stage_sets import SETS, Set
 
-SEEDS = range(10)
 HEAD = """## From data, then online
 
-`python scripts/reproduce.py two_stage` makes the data sets and the runs. The data come from a policy of our own, trained with
-a seed that no run has; the medium set is mixed from four checkpoints of that training. `two-stage` learns from the medium
-set, then goes on online with the remedies of [two_stages.md](two_stages.md); `control` is the same without any of them;
-`scratch` is the online algorithm alone. *Solved after* is the number of env steps of the stage, warm-up included, at the first
-of two consecutive evaluations (30 episodes on fixed seeds) at or above the solved score. *Collapsed* are the seeds in which
-two consecutive evaluations of stage 2 lie more than a tenth of the range, from random actions to the solved score, below
-stage 1's best as played again in 100 other episodes. Test returns are means of 100 episodes, ± the deviation between seeds.
+`python scripts/reproduce.py two_stage` makes the data sets and the runs. The data come from a policy of our own, trained
+with a seed that no run has; the medium set is mixed from four checkpoints of that training. `two-stage` learns from the
+medium set, then goes on online with the remedies of [two_stages.md](two_stages.md); `control` is the same without any of
+them, at a full learning rate and with fresh exploration; `scratch` is the online algorithm alone. *Solved after* is the
+number of env steps of the stage, warm-up included, at the first of two consecutive evaluations (30 episodes on fixed seeds)
+at or above the solved score. *Collapsed* are the seeds in which two consecutive evaluations of stage 2 lie more than a tenth
+of the range, from random actions to the solved score, below stage 1's best as played again in 100 other episodes. Test
+returns are means of 100 episodes, ± the deviation between seeds.
 """
 
 
@@ -98,9 +99,9 @@ def _collapsed(chosen: Set, run: dict[str, Any]) -> bool:
 
 def commands(chosen: Set, results: Path) -> str:
     """What was typed, and at which commits."""
-    commits = {run["commit"][:7] for kind in chosen.kinds for run in finished(chosen, results, kind)}
+    runs = [run for kind in chosen.kinds for run in finished(chosen, results, kind)]
     typed = [chosen.command(kind, "$SEED") for kind in ("two-stage", "control", "scratch")]
-    return "\n".join(["```bash", *typed, "```", "", f"Commit {', '.join(sorted(commits))}.", ""])
+    return "\n".join(["```bash", *typed, "```", "", f"Run at {provenance(runs)}.", ""])
 
 
 def draw(chosen: Set, results: Path, path: Path) -> None:

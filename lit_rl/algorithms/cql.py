@@ -22,6 +22,7 @@ from lit_rl.algorithms.borrowed import borrowed_algorithm
 from lit_rl.algorithms.dqn import DQN
 from lit_rl.algorithms.replay import ReplayConfig
 from lit_rl.algorithms.sac import SAC
+from lit_rl.algorithms.scheduled import Scheduled
 from lit_rl.data.config import at_least
 from lit_rl.data.plans import ReplayPlan
 from lit_rl.data.transitions import Transitions
@@ -29,7 +30,7 @@ from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.functional.distributions import mask_logits
 from lit_rl.functional.losses import conservative
-from lit_rl.functional.schedules import Schedule, Scheduled, check_schedule_range
+from lit_rl.functional.schedules import Schedule, check_schedule_range
 from lit_rl.functional.tree import tree_map
 from lit_rl.policies.base import action_mask
 from lit_rl.policies.bounds import uniform

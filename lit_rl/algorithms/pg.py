@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from lit_rl.algorithms.base import Algorithm, Loss, Optimize, Progress, Updated
 from lit_rl.algorithms.rollout import RolloutConfig
+from lit_rl.algorithms.scheduled import Scheduled
 from lit_rl.data.plans import RolloutPlan
 from lit_rl.data.transitions import RolloutBatch
 from lit_rl.envs.spaces import Spaces
 from lit_rl.functional.losses import explained_variance, standardize
-from lit_rl.functional.schedules import Schedule, Scheduled
+from lit_rl.functional.schedules import Schedule
 from lit_rl.policies.actor_critic import ActorCritic
 
 

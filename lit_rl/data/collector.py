@@ -407,4 +407,5 @@ def _looks_finite(x: np.ndarray) -> bool:
     if x.dtype.kind != "f" or not x.size:
         return True
     flat = x.reshape(-1)
-    return math.isfinite(flat.dot(flat))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.isfinite(flat.dot(flat))

@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 
 from lit_rl.data.transitions import Steps
 from lit_rl.envs.sync import SyncEnvs
@@ -74,13 +75,14 @@ class Hooks:
 
 
 def call(hook: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a user's hook.
+    """Call a user's hook, which may ask the policy for values without keeping what led to them.
 
     Raises:
         AlgorithmError: it raised; the message names it and holds its own part of the traceback.
     """
     try:
-        return hook(*arguments)
+        with torch.no_grad():
+            return hook(*arguments)
     except Exception as error:
         if isinstance(error, OWN):
             raise

@@ -45,7 +45,7 @@ class Transitions(NamedTuple):
     """A minibatch for learning from replay; ``target = reward + discount * value(next_obs)``.
 
     ``reward`` is the discounted sum over n steps (fewer where the episode or the data ends) and ``discount`` is gamma^n,
-    0 only where the episode terminated.
+    0 only where the episode terminated. What does not differ between minibatches may be one tensor in all of them: read it.
     """
 
     obs: Tree  # (B, ...)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from lit_rl.errors import UsageError
 
@@ -55,21 +54,6 @@ def values_along(schedule: Schedule, env_steps: int, stride: int, count: int) ->
     if env_steps >= schedule[-1][0]:
         return np.array([schedule[-1][1]], np.float32)
     return np.interp(env_steps + stride * np.arange(count), *_points(schedule)).astype(np.float32)
-
-
-class Scheduled:
-    """A schedule's value as a tensor, for a loss: the same tensor as long as the value stands still."""
-
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
-        self._last: tuple[float, Tensor] | None = None
-
-    def at(self, env_steps: int, like: Tensor) -> Tensor:
-        """The value (,) after `env_steps` environment steps, of the dtype and on the device of `like`."""
-        value, last = value_at(self.schedule, env_steps), self._last
-        if last is None or last[0] != value or last[1].dtype != like.dtype or last[1].device != like.device:
-            last = self._last = value, like.new_tensor(value)
-        return last[1]
 
 
 def final_value(schedule: Schedule) -> float:

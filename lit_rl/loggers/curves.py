@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "pdf", "svg")
 LEGEND = 40  # characters of settings that a legend has room for; where they are more, the folder names a run
-OF_ONE_RUN = ("seed", "experiment_name", "output_dir", "ckpt_path", "restore", "num_threads", "logger")
+OF_ONE_RUN = (
+    "seed",
+    "experiment_name",
+    "output_dir",
+    "ckpt_path",
+    "restore",
+    "num_threads",
+    "logger",
+    "enable_progress_bar",
+)
 
 
 @dataclass

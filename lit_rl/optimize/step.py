@@ -159,7 +159,8 @@ def _evaluate(loss_fn: Callable[..., Loss], tensors: tuple[Any, ...]) -> tuple[d
 def _average(gradient: Tensor, metrics: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
     """The means over ranks, by one message: what is decided by a metric is then decided alike everywhere."""
     both = averaged(torch.cat([gradient, *(x.reshape(1).to(gradient.dtype) for x in metrics.values())]))
-    return both[: len(gradient)], dict(zip(metrics, both[len(gradient) :].unbind(), strict=True))
+    means = both[len(gradient) :].clone()  # metrics are kept for a while, and would keep the gradient with them
+    return both[: len(gradient)], dict(zip(metrics, means.unbind(), strict=True))
 
 
 def _whose(gradient: Tensor) -> str:

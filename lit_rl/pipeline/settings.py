@@ -35,7 +35,7 @@ class RunConfig:
     exact_resume: bool = False
     """Begin each epoch with fresh episodes, so that a run that was killed and resumed ends with the same bits (one device)."""
     num_threads: int | Literal["auto"] = "auto"
-    """Threads of torch for one operation; auto: 1, or 2 and more for pictures and networks of 256 x 256 with batches as large."""
+    """Threads of torch for one operation; auto: 1, and up to 8 for pictures."""
     compile: Compile = "auto"
     """Updates as native code: auto where it is built already, with a build beside a long run; true waits for it; false never."""
     matmul_precision: Literal["highest", "high", "medium"] = "highest"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 import torch
 from gymnasium import spaces as gs
@@ -96,9 +98,9 @@ class EpsilonGreedy(Policy):
 
     def set_eps(self, eps: float | None) -> None:
         """Explore with this probability, in [0, 1], whatever the schedule says; None returns to the schedule."""
-        if eps is not None and not (isinstance(eps, float | int) and 0 <= eps <= 1):
+        if eps is not None and not (isinstance(eps, Real) and 0 <= eps <= 1):
             raise UsageError(f"epsilon {eps!r} must be a number in [0, 1]")
-        self.fixed_eps = eps
+        self.fixed_eps = None if eps is None else float(eps)
 
     def q_values(self, obs: Tree) -> Tensor:
         """Action values (B, A); the lowest finite number where an action is masked out."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from recorded_env import (
     reward_of,
 )
 
-from lit_rl.data.collector import Collector, reported_success
+from lit_rl.data.collector import Collector, _looks_finite, reported_success
 from lit_rl.envs.vector import make_vector_env, probe
 from lit_rl.errors import EnvError, NumericsError
 
@@ -288,3 +290,10 @@ def test_success_is_read_where_the_env_reports_it():
     assert reported_success(some, 0) == 1.0 and reported_success(some, 1) is None
     assert reported_success({"final_info": some, "success": np.array([0, 0])}, 0) == 1.0
     assert reported_success({"success": np.array([False, True])}, 1) == 1.0  # native envs know no "_success"
+
+
+def test_very_large_rewards_are_no_error_and_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not _looks_finite(np.full(3, 1e30, np.float32))  # looked at again, one by one
+        assert _looks_finite(np.full(3, 1e10, np.float32)) and not _looks_finite(np.array([np.nan, 1.0]))

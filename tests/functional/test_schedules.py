@@ -2,9 +2,8 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
-from lit_rl.functional.schedules import Scheduled, check_schedule, final_value, value_at, values_along
+from lit_rl.functional.schedules import check_schedule, final_value, value_at, values_along
 
 LINE = [[100, 1.0], [300, 0.5], [400, 0.0]]
 
@@ -30,14 +29,6 @@ def test_values_along_a_schedule_are_those_at_each_step():
     for first in (0, 250, 390):
         expected = [value_at(LINE, first + 30 * i) for i in range(6)]
         assert values_along(LINE, first, 30, 6).tolist() == pytest.approx(expected)
-
-
-def test_a_tensor_is_the_same_as_long_as_its_schedule_stands_still():
-    scheduled, like = Scheduled(LINE), torch.zeros(2)
-    first = scheduled.at(0, like)
-    assert first.shape == () and float(first) == 1.0 and scheduled.at(100, like) is first
-    assert float(scheduled.at(150, like)) == 0.875
-    assert scheduled.at(150, like.double()).dtype == torch.float64
 
 
 def test_a_number_is_constant():

@@ -51,8 +51,8 @@ def test_a_fixed_epsilon_goes_before_the_schedule_and_none_returns_to_it():
     assert (draw() >= 0).all()
     policy.set_eps(None)
     assert (draw() < 0).all()
-    for wrong in (-0.1, 1.1, float("nan")):
-        with pytest.raises(UsageError, match="must lie in"):
+    for wrong in (-0.1, 1.1, float("nan"), "0.1"):
+        with pytest.raises(UsageError, match=r"must be a number in \[0, 1\]"):
             policy.set_eps(wrong)
 
 
@@ -125,3 +125,9 @@ def test_the_actor_is_all_there_is():
     policy = make_policy()
     assert isinstance(policy.actor, nn.Module) and policy.critic is None
     assert {name.split(".")[0] for name, _ in policy.named_parameters()} == {"actor"}
+
+
+def test_a_number_of_numpy_is_an_epsilon():
+    policy = make_policy()
+    policy.set_eps(np.float32(0.5))
+    assert policy.fixed_eps == 0.5 and type(policy.fixed_eps) is float

@@ -42,7 +42,13 @@ def test_the_page_says_what_finished_runs_have_found(tmp_path):
     about = {"expert": 500.0, "medium": [100.0, 200.0, 300.0, 400.0], "episodes": 200, "commit": "0123456789"}
     write_json(data_file(chosen, results), about)
     for seed, (low, steps) in enumerate([(480.0, 1024), (300.0, 2048)]):
-        kept = {"commit": "fedcba9876", "test": 490.0 + seed, "stage1": [[0, 400.0]], "stage1_again": 400.0}
+        kept = {
+            "commit": "fedcba9876",
+            "test": 490.0 + seed,
+            "seed": seed,
+            "stage1": [[0, 400.0]],
+            "stage1_again": 400.0,
+        }
         points = [[1024, low], [2048, low if seed else 480.0], [3072, 490.0], [4096, 490.0]]
         write_json(run_file(chosen, results, "two-stage", seed), kept | {"stage2": points})
         write_json(run_file(chosen, results, "scratch", seed), kept | {"stage2": [], "stage1": [[steps, 500.0]] * 2})
@@ -53,6 +59,6 @@ def test_the_page_says_what_finished_runs_have_found(tmp_path):
     )
     assert "| two-stage | 2 | 490.5 ± 0.7 | 1,024, 3,072 | 2,048 | 1 of 2 |" in said
     assert "| scratch | 2 | 490.5 ± 0.7 | 1,024, 2,048 | 1,536 |  |" in said
-    assert "--seed $SEED" in said and "Commit fedcba9." in said
+    assert "--seed $SEED" in said and "Run at commit fedcba9." in said
     assert json.loads(data_file(chosen, results).read_text()) == about
     assert (tmp_path / "images" / "two_stage-cartpole.png").read_bytes().startswith(b"\x89PNG")
