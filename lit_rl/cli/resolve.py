@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,8 @@ def resolve(request: Request) -> Resolved:
     settings = Settings(run, environment, _build(first, stages.two_steps))
     of_the_run = [name for group in ("run", "environment") for name in parser.groups[group]]
     flat = {name: values[name] for name in of_the_run} | printed_stage(first)
+    if run.restore is not None:
+        flat["restore"] = os.path.abspath(run.restore)  # the run may go on from another working directory
     if not stages.two_steps:
         _refuse_stage_2_settings(parser, typed)
         settings.flat = flat

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -43,7 +44,6 @@ CHANGEABLE = (
         "log_every_n_steps",
     ),
     *(
-        "enable_checkpointing",
         "enable_progress_bar",
         "enable_model_summary",
         "detect_anomaly",
@@ -53,6 +53,7 @@ CHANGEABLE = (
 )
 
 
+KEEPERS = ("stage1", "stage2", "checkpoints")  # the folders of a run that hold full checkpoints
 OF_ONE_RUN = ("experiment_name", "output_dir", "output", "ckpt_path", "restore")  # what --restore leaves behind
 
 
@@ -68,13 +69,26 @@ def resolve_any(request: Request) -> Resolved:
         resolved = _resolve_over(_folder(typed), typed, request)
         resolved.settings.resume = True
         return resolved
-    folder = None if values.get("restore") is None else _run_of(Path(str(values["restore"])))
-    return resolve(request) if folder is None else _resolve_over(folder, values, request, OF_ONE_RUN)
+    path = None if values.get("restore") is None else str(values["restore"])
+    folder = None if path is None else _run_of(path)
+    if folder is not None:
+        return _resolve_over(folder, values, request, OF_ONE_RUN)
+    resolved = resolve(request)
+    if path is not None and os.path.isfile(path):
+        resolved.notes.append(f"{path} is not in its run's folder: no setting of that run comes with it")
+    return resolved
 
 
-def _run_of(path: Path) -> Path | None:
-    """The folder of the run that a checkpoint stands in."""
-    return next((folder for folder in (path, *path.parents[:2]) if os.path.isfile(folder / CONFIG)), None)
+def _run_of(given: str) -> Path | None:
+    """The folder of the run that a checkpoint stands in, or that was given itself."""
+    if not os.path.exists(given):
+        return None
+    path = Path(given).resolve()
+    if path.is_dir():
+        folder = path if (path / "stage1").is_dir() else None
+    else:
+        folder = path.parent.parent if path.parent.name in KEEPERS else None
+    return folder if folder is not None and os.path.isfile(folder / CONFIG) else None
 
 
 def _resolve_over(folder: Path, typed: Values, request: Request, own: Collection[str] = ()) -> Resolved:
@@ -120,15 +134,22 @@ def _refuse_changes(saved: Values, now: Values, folder: Path) -> None:
         if name == "step2":
             for inner, value in now.get("step2", {}).items():
                 before = then.get(inner, saved.get(inner, value))  # what it took over from stage 1 is not listed
-                if inner not in CHANGEABLE and value != before:
+                if value != before and not _may_change(inner, before, value):
                     raise changed(f"step2 {inner}", value, before, folder)
         elif name in now and now[name] != then and not _may_change(name, then, now[name]):
+            if name == "enable_checkpointing":
+                raise UsageError(
+                    f"--{name} {json.dumps(now[name])} would leave a run that goes on without its best weights and its last "
+                    f"checkpoint ({folder} keeps them): leave it out"
+                )
             raise changed(name, now[name], then, folder)
 
 
 def _may_change(name: str, then: Any, now: Any) -> bool:
     if name == "two_steps":
         return bool(now)
+    if name == "enable_checkpointing":
+        return now is not False  # it may begin to keep them
     if name == "vector_env":
         return {then, now} == {"sync", "async"}  # the same envs, elsewhere
     return name in CHANGEABLE

@@ -13,6 +13,10 @@ from tiny_runs import DQN
 
 from lit_rl.checkpoint import load
 from lit_rl.cli import main
+from lit_rl.cli.arguments import from_python
+from lit_rl.cli.resolve import resolve
+from lit_rl.cli.resume import resolve_any
+from lit_rl.pipeline.resume import write_config
 
 RUN: dict[str, Any] = DQN | {
     "env": "tiny_runs:Signs",
@@ -85,6 +89,10 @@ def test_a_restored_run_ends_with_the_bits_of_one_that_was_never_stopped(path, r
         (["--restore", "{runs}/half", "--ckpt_path", "x"], "--restore"),
         (["--restore", "{runs}/half", "--resume", "--experiment_name", "half"], "there is no run"),
         (["--restore", "{runs}/moved.ckpt", "--config", '{"env": "tiny_runs:Signs"}'], "would change"),
+        (
+            ["--resume", "--experiment_name", "half", "--output_dir", "{runs}", "--enable_checkpointing", "false"],
+            "--enable_checkpointing false would leave a run that goes on without its best weights",
+        ),
     ],
 )
 def test_what_cannot_be_restored_is_one_line_and_nothing_is_created(argv, message, runs, tmp_path, monkeypatch, capsys):
@@ -94,3 +102,35 @@ def test_what_cannot_be_restored_is_one_line_and_nothing_is_created(argv, messag
     err = capsys.readouterr().err
     assert message in err and err.count("\n") == 1, err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_kept_no_checkpoints_may_begin_to_when_it_goes_on(tmp_path):
+    begun = {"output_dir": str(tmp_path), "experiment_name": "x", "enable_checkpointing": False}
+    (tmp_path / "x").mkdir()
+    write_config(tmp_path / "x", resolve(from_python(dict(begun))).flat)
+    resolved = resolve_any(from_python(begun | {"resume": True, "enable_checkpointing": True}))
+    assert resolved.settings.stage1.trainer["enable_checkpointing"] is True
+
+
+def test_a_checkpoint_of_the_working_directory_has_the_settings_of_its_run(runs, monkeypatch, capsys):
+    monkeypatch.chdir(runs / "half" / "stage1")
+    assert main(["train", "--restore", "last.ckpt", "--lr", "1"]) == 2
+    assert f"({runs / 'half'} has 0.003)" in capsys.readouterr().err
+
+
+def test_a_moved_checkpoint_brings_no_settings_and_takes_none_from_a_file_beside_it(
+    runs, tmp_path, monkeypatch, capsys
+):
+    shutil.copy(runs / "half" / "stage1" / "last.ckpt", tmp_path / "moved.ckpt")
+    (tmp_path / "config.json").write_text('{"compilerOptions": {}}')
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--restore", "moved.ckpt"]) == 2
+    said = capsys.readouterr()
+    assert "moved.ckpt is not in its run's folder: no setting of that run comes with it" in said.out
+    assert "would change what was learned so far (moved.ckpt has" in said.err
+
+
+def test_where_a_run_was_restored_from_is_kept_for_any_working_directory(runs, monkeypatch):
+    monkeypatch.chdir(runs)
+    resolved = resolve_any(from_python({"restore": "half/stage1/last.ckpt", "max_epochs": 4}))
+    assert resolved.flat["restore"] == str(runs / "half" / "stage1" / "last.ckpt")
