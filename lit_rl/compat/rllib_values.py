@@ -188,6 +188,7 @@ def evaluation(value: Any, given: Mapping[str, Any], known: Collection[str]) -> 
     return found
 
 
+ESTIMATES = ("is", "wis")
 CALLBACKS = (
     "on_episode_start",
     "on_episode_step",
@@ -242,8 +243,14 @@ def optimization(value: Any, given: Mapping[str, Any], known: Collection[str]) -
     return {"lr": rates.pop()}
 
 
-def input_evaluation(value: Any) -> Values:
+def is_input_evaluation(value: Any) -> bool:
+    return value in ("is", "wis", [*ESTIMATES]) or (isinstance(value, str | list) and "simulation" in value)
+
+
+def input_evaluation(value: Any, given: Mapping[str, Any], known: Collection[str]) -> Values:
     names = [value] if isinstance(value, str) else list(value or [])
+    if names == [*ESTIMATES] and given.get("input", "sampler") in (None, "sampler"):
+        return {}  # their default, which counts for data alone
     if "simulation" in names:
         raise UsageError("'simulation' is not allowed: evaluations play episodes wherever there is an env (--env ID)")
     return {"input_evaluation": names}

@@ -127,6 +127,12 @@ def ours(algo: str, config: dict[str, object]) -> dict[str, object]:
     return resolve(request).flat
 
 
+@pytest.mark.parametrize("sampled", [{}, {"input": "sampler"}])
+def test_their_default_estimates_ask_for_nothing_where_an_env_is_played(sampled):
+    assert ours("DQN", sampled | {"input_evaluation": ["is", "wis"]})["input_evaluation"] is None
+    assert ours("DQN", sampled | {"input_evaluation": ["wis"]})["input_evaluation"] == ["wis"]  # which is refused later
+
+
 def algorithm_with(setting: str) -> str | None:
     return next((algo for algo in MODULES if setting in parser_of(find_algorithm(algo)).hints), None)
 
