@@ -313,12 +313,12 @@ class LitPolicy(pl.LightningModule):
             "updates": self.updates,
             "env_steps": data.env_steps,
             "first_env_step": data.env_steps if self.first_env_step is None else self.first_env_step,
-            "paths": {} if self.native is None else self.native.state(),
+            "paths": self._paths if self.native is None or self._rng is not None else self.native.state(),
             **self.epoch_metrics.state_dict(),
         }
         # Only the first rank writes; what the others have is dropped, and a buffer is large.
         checkpoint["experience"] = data.experience_state() if self.trainer.is_global_zero else None
-        checkpoint["rng"] = rng_state()
+        checkpoint["rng"] = rng_state() if self._rng is None else self._rng  # as callbacks begin, it is not set yet
         first = None if self._refining is None else self._refining.first
         checkpoint["first"] = None if first is None else first.state_dict()
 

@@ -37,7 +37,9 @@ class LastCheckpoint(Checkpoint):
         checkpoint["callbacks"].pop("Timer", None)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.ckpt_path is None:
+        begun = trainer.ckpt_path
+        # a fit that goes on from elsewhere has no file of its own yet, and the other one may be gone tomorrow
+        if begun is None or Path(begun).resolve().parent != self.path.parent.resolve():
             self._save(trainer)
 
     def on_train_batch_end(

@@ -91,7 +91,8 @@ class Trainer:
         """Go on from what :meth:`save` kept, this Trainer's or another's.
 
         Raises:
-            UsageError: it cannot be read, or holds another algorithm or other networks.
+            UsageError: it cannot be read, or holds another algorithm, other networks or what was learned with other
+                settings; the policy is as it was.
         """
         self.session.restore(path)
 

@@ -30,7 +30,7 @@ from lit_rl.loggers.summary import summary_json, summary_table
 from lit_rl.optimize import threads_for
 from lit_rl.pipeline.folder import make_folder
 from lit_rl.pipeline.ranks import Ranks
-from lit_rl.pipeline.resume import SUMMARY, Resume, check_same, find_restored, find_resume, write_config
+from lit_rl.pipeline.resume import SUMMARY, Resume, find_restored, find_resume, write_config
 from lit_rl.pipeline.settings import (
     KeepConfig,
     LimitConfig,
@@ -40,7 +40,7 @@ from lit_rl.pipeline.settings import (
     Stage2Config,
     StageSettings,
 )
-from lit_rl.pipeline.stage import Stage, find_module, prepare, run_stage
+from lit_rl.pipeline.stage import Stage, check_resume, find_module, prepare, run_stage
 
 __all__ = [
     "KeepConfig",
@@ -98,14 +98,14 @@ def _run(settings: Settings, ranks: Ranks, interrupts: Interrupts) -> dict[str, 
         if second is not None:
             second.check_start(policy)
             say_what_starts_anew(policy, second)
-        restored = None if settings.resume else _restored(settings, policy)
+        restored = None if settings.resume else _restored(settings, policy, data, ranks.world)
         check_logger(settings.run.logger)
         set_threads(settings.run, policy, ranks)
         _check_output(settings)
         for opened in data.data_sets:
             rank_zero_only(print)(opened, flush=True)
         folder = Path(ranks.first(lambda: str(open_folder(settings))))
-        resume = _go_on(settings, folder, policy, second) if settings.resume else restored
+        resume = _go_on(settings, folder, policy, second, data, ranks.world) if settings.resume else restored
         if resume is not None:
             rank_zero_only(print)(resume, flush=True)
         if resume is None or resume.stage == 1:
@@ -172,24 +172,33 @@ def open_folder(settings: Settings) -> Path:
     return folder
 
 
-def _go_on(settings: Settings, folder: Path, first: LitPolicy, second: LitPolicy | None) -> Resume | None:
+def _go_on(
+    settings: Settings,
+    folder: Path,
+    first: LitPolicy,
+    second: LitPolicy | None,
+    data: ExperienceDataModule,
+    ranks: int,
+) -> Resume | None:
     """Where the run stands, checked against its policies."""
     resume = find_resume(folder)
     if resume is None:
         rank_zero_only(print)(f"{folder} has no checkpoint yet: starting from the beginning", flush=True)
         rank_zero_only(truncate_to)(folder, 0)
-        return _restored(settings, first)
-    policy = first if resume.stage == 1 or second is None else second
-    check_same(policy, resume)
+        return _restored(settings, first, data, ranks)
+    if resume.stage == 1 or second is None or settings.stage2 is None:
+        check_resume(settings.stage1, first, data, resume, ranks)
+    else:
+        check_resume(settings.stage2, second, data, resume, ranks)
     return resume
 
 
-def _restored(settings: Settings, policy: LitPolicy) -> Resume | None:
+def _restored(settings: Settings, policy: LitPolicy, data: ExperienceDataModule, ranks: int) -> Resume | None:
     """What a new run goes on from, checked against its policy and its limits."""
     if settings.run.restore is None:
         return None
     found = find_restored(settings.run.restore)
-    check_same(policy, found)
+    check_resume(settings.stage1, policy, data, found, ranks)
     limits = (
         ("max_epochs", settings.stage1.trainer["max_epochs"], found.epochs_ended),
         ("max_steps", settings.stage1.trainer.get("max_steps", -1), found.updates),
@@ -230,7 +239,6 @@ def prepare_process(run: RunConfig) -> None:
     # by default Lightning's lines on accelerators, tips and reached limits do not stand between the lines that a user reads
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(run.log_level.upper())
-    warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`, callbacks")  # a run may have others now
     warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")
     warnings.filterwarnings("ignore", ".*isinstance\\(treespec, LeafSpec\\)")
     warnings.filterwarnings("ignore", "The '\\w+_dataloader' does not have many workers")

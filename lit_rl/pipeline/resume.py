@@ -15,6 +15,8 @@ from lit_rl.lit_policy import LitPolicy
 
 SUMMARY = "summary.json"  # of stage 1, in its folder, for the run that goes on in stage 2
 CONFIG = "config.json"  # every setting by flag name
+# A checkpoint's path, what it holds, and why newer ones were passed over.
+Found = tuple[Path, dict[str, Any], list[str]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Resume:
     updates: int  # of the stage
     problems: list[str]  # why newer checkpoints were passed over
     about: dict[str, Any]  # the algorithm, its config and its spaces
+    recorded: int  # data sets that the stage learned from; 0 where it acted
+    ring: tuple[int, int] | None  # rows of each env in its replay buffer, and envs
 
     def __str__(self) -> str:
         passed_over = "".join(f"{problem}; passing it over\n" for problem in self.problems)
@@ -42,6 +46,12 @@ def find_resume(folder: Path) -> Resume | None:
     Raises:
         UsageError: none of its checkpoints can be read.
     """
+    found = _find_newest(folder)
+    return None if found is None else _standing(*found)
+
+
+def _find_newest(folder: Path) -> Found | None:
+    """The newest full checkpoint of a run."""
     problems: list[str] = []
     for stage in (2, 1):
         try:
@@ -51,7 +61,7 @@ def find_resume(folder: Path) -> Resume | None:
             continue
         if found is not None:
             path, checkpoint, passed_over = found
-            return _standing(path, checkpoint, problems + passed_over)
+            return path, checkpoint, problems + passed_over
     if problems:
         raise UsageError("; ".join(problems))
     return None
@@ -63,30 +73,33 @@ def find_restored(path: str | Path) -> Resume:
     Raises:
         UsageError: there is none, or it holds weights alone or a second stage.
     """
-    path = newest_in(path)
-    checkpoint = load(path)
+    path, checkpoint, problems = newest_in(path)
     if missing_part(checkpoint):
         raise UsageError(
             f"--restore {path} holds weights alone: start from them with --ckpt_path {path}, or restore a full checkpoint "
             "(a run's stage1/last.ckpt, or one of its checkpoints/)"
         )
-    return restored_from(path, checkpoint)
+    return restored_from(path, checkpoint, problems)
 
 
-def newest_in(path: str | Path) -> Path:
-    """The file itself; of a run's folder, the newest full checkpoint."""
+def newest_in(path: str | Path) -> Found:
+    """The file itself; of a run's folder, the newest full checkpoint, or its best weights where there is none.
+
+    Raises:
+        UsageError: there is none that can be read.
+    """
     path = Path(path)
-    found = find_resume(path) if os.path.isdir(path) else None
-    return path if found is None else found.path
+    found = _find_newest(path) if os.path.isdir(path) else None
+    return (path, load(path), []) if found is None else found
 
 
-def restored_from(path: Path, checkpoint: dict[str, Any]) -> Resume:
+def restored_from(path: Path, checkpoint: dict[str, Any], problems: list[str]) -> Resume:
     """Where a full checkpoint stands that another run goes on from.
 
     Raises:
         UsageError: it holds a second stage.
     """
-    found = _standing(path, checkpoint, [])
+    found = _standing(path, checkpoint, problems)
     if found.stage == 2:
         raise UsageError(
             f"{path} is of a second stage, which goes on in its own run alone (--experiment_name NAME --resume); "
@@ -100,7 +113,9 @@ def _standing(path: Path, checkpoint: dict[str, Any], problems: list[str]) -> Re
     # "epoch" is one less in a checkpoint of an epoch's end than in one of afterwards
     epochs = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]
     counts = epochs["ready"], epochs["processed"], progress["env_steps"], progress["updates"]
-    return Resume(path, about["stage"], *counts, problems, about)
+    kept = checkpoint.get("experience") or {}
+    ring = (kept["buffer"]["rows"], kept["buffer"]["num_envs"]) if "buffer" in kept else None
+    return Resume(path, about["stage"], *counts, problems, about, len(kept.get("windows", [])), ring)
 
 
 def check_same(policy: LitPolicy, resume: Resume) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+from pytorch_lightning.utilities import rank_zero_warn
 
 from lit_rl.callbacks.best import BestCheckpoint
 from lit_rl.callbacks.interrupt import interruptible
@@ -16,10 +17,11 @@ from lit_rl.lit_policy import LitPolicy
 from lit_rl.loggers.make import check_logger
 from lit_rl.loggers.records import Row, read_rows
 from lit_rl.pipeline import make_data, open_folder, prepare_process, set_threads
+from lit_rl.pipeline.anew import going_on
 from lit_rl.pipeline.ranks import Ranks
-from lit_rl.pipeline.resume import Resume, check_same, newest_in, restored_from
+from lit_rl.pipeline.resume import Resume, newest_in, restored_from
 from lit_rl.pipeline.settings import Settings
-from lit_rl.pipeline.stage import make_trainer, prepare
+from lit_rl.pipeline.stage import check_resume, make_trainer, prepare
 from lit_rl.serving import LoadedPolicy
 
 
@@ -46,7 +48,7 @@ class Session:
         if settings.run.restore is not None:
             self.restore(settings.run.restore)
         if settings.run.ckpt_path is not None:
-            self._take_weights(settings.run.ckpt_path)
+            self._take_weights(settings.run.ckpt_path, load(settings.run.ckpt_path))
             self.policy.algorithm.start_from_policy()
         self.folder = open_folder(settings)
         keeper = BestCheckpoint(self.folder / "stage1", prepared.monitor, prepared.mode)
@@ -58,11 +60,8 @@ class Session:
         self.trainer.fit_loop.max_epochs = self.epochs + 1
         self.trainer.should_stop = False
         self.policy.train()  # acting leaves it in the other mode
-        path = None
-        if self._restored is not None:
-            check_same(self.policy, self._restored)
-            path = self._restored.path
-        with interruptible():
+        path = None if self._restored is None else self._restored.path
+        with interruptible(), going_on(self.folder, self._restored):
             self.trainer.fit(self.policy, datamodule=self.data, ckpt_path=path)
         self._restored = None
         return read_rows(self.folder)[-1]
@@ -94,21 +93,25 @@ class Session:
         """Go on from a checkpoint: from all that :meth:`save` kept, or from the weights where it holds no more.
 
         Raises:
-            UsageError: it cannot be read, or holds another algorithm, other networks or a second stage.
+            UsageError: it cannot be read, or holds another algorithm, other networks, a second stage or what was learned
+                with other settings; the policy is as it was.
         """
-        path = newest_in(_path(path))
-        checkpoint = self._take_weights(path)
-        self._restored = None if missing_part(checkpoint) else restored_from(path, checkpoint)
-        if self._restored is None:
+        path, checkpoint, problems = newest_in(_path(path))
+        restored = None if missing_part(checkpoint) else restored_from(path, checkpoint, problems)
+        if restored is not None:
+            check_resume(self.stage, self.policy, self.data, restored)
+        self._take_weights(path, checkpoint)
+        for problem in problems:
+            rank_zero_warn(f"{problem}; passing it over")
+        self._restored = restored
+        if restored is None:
             self.policy.algorithm.start_from_policy()
 
-    def _take_weights(self, path: str | Path) -> dict[str, Any]:
-        checkpoint = load(path)
+    def _take_weights(self, path: str | Path, checkpoint: dict[str, Any]) -> None:
         algo = checkpoint["hyper_parameters"]["lit_rl"].get("algo")
         if algo != self.stage.algo:
             raise UsageError(f"{path} holds a policy of {algo}, not of {self.stage.algo}")
         self.policy.load_weights(checkpoint["state_dict"])
-        return checkpoint
 
     @property
     def epochs(self) -> int:

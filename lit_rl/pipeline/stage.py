@@ -21,6 +21,7 @@ from lit_rl.callbacks.progress import EnvStepsBar
 from lit_rl.callbacks.stop import StopAtReturn
 from lit_rl.checkpoint import AtomicCheckpointIO, load
 from lit_rl.data.evaluation import STATISTICS
+from lit_rl.data.plans import ReplayPlan
 from lit_rl.datamodule import ExperienceDataModule
 from lit_rl.envs.seeds import env_seed
 from lit_rl.errors import OWN, UsageError, in_one_line
@@ -30,8 +31,8 @@ from lit_rl.loggers.make import make_logger
 from lit_rl.loggers.paths import Paths
 from lit_rl.loggers.records import Records, read_rows
 from lit_rl.optimize import Compile
-from lit_rl.pipeline.anew import Anew
-from lit_rl.pipeline.resume import Resume
+from lit_rl.pipeline.anew import Anew, going_on
+from lit_rl.pipeline.resume import Resume, check_same
 from lit_rl.pipeline.settings import KeepConfig, Settings, StageSettings
 
 SMALLER_IS_BETTER = ("loss", "mse", "return_std")
@@ -149,6 +150,31 @@ def serve(data: ExperienceDataModule, stage: StageSettings) -> None:
     data.step_per_epoch, data.input, data.mixed_in = stage.data.step_per_epoch, stage.data.input, stage.mixed_in
 
 
+def check_resume(
+    stage: StageSettings, policy: LitPolicy, data: ExperienceDataModule, resume: Resume, ranks: int = 1
+) -> None:
+    """Refuse a checkpoint that a stage, which its policy was prepared for, could not go on from.
+
+    Raises:
+        UsageError: what would change what was learned, or experience of another kind or size.
+    """
+    check_same(policy, resume)
+    serve(data, stage)
+    plan, path = data.check(policy, ranks), resume.path
+    sets = 0 if data.input is None else 1 if isinstance(data.input, str) else len(data.input)
+    if sets != resume.recorded:
+        given = [f"learned from {n} data set{'s' if n > 1 else ''}" if n else "acted" for n in (resume.recorded, sets)]
+        remedy = "give --input as its run did" if resume.recorded else "leave --input out"
+        raise UsageError(f"{path} is of a stage that {given[0]}, and this one would have {given[1]}: {remedy}")
+    if isinstance(plan, ReplayPlan) and resume.ring is not None:
+        rows, envs = resume.ring
+        if (now := (plan.buffer_size // ranks // data.num_envs, data.num_envs)) != resume.ring:
+            raise UsageError(
+                f"{path} holds a replay buffer of {rows} rows for each of {envs} envs, and this run would have {now[0]} for "
+                f"{now[1]}: give --num_envs, --buffer_size and --devices as its run did"
+            )
+
+
 def find_module(path: str) -> type[LitPolicy]:
     """A user's LitPolicy subclass by import path, ``my_pkg.policies:MyLitPolicy``.
 
@@ -262,7 +288,8 @@ def run_stage(
         patience.best_score.fill_(score)
     met = number == 2 and resume is None and data.env is not None and stop.met(policy.reported[stop.monitor])
     if not met:
-        trainer.fit(policy, datamodule=data, ckpt_path=None if resume is None else resume.path)
+        with going_on(folder, resume):
+            trainer.fit(policy, datamodule=data, ckpt_path=None if resume is None else resume.path)
     interrupted = interrupts.stage_ended()
     reason = "early_stopping" if patience.reached else "stop_return" if met or stop.reached else "limit"
     if interrupted and reason == "limit":

@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
+from algorithms.tester import assert_equal
 from tiny_runs import DQN
 
+import lit_rl
+from lit_rl import checkpoint
 from lit_rl.checkpoint import load
 from lit_rl.cli import main
 from lit_rl.cli.arguments import from_python
 from lit_rl.cli.resolve import resolve
 from lit_rl.cli.resume import resolve_any
-from lit_rl.pipeline.resume import write_config
+from lit_rl.pipeline.resume import find_restored, write_config
 
 RUN: dict[str, Any] = DQN | {
     "env": "tiny_runs:Signs",
@@ -43,17 +47,19 @@ def rows(run: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds a run of two epochs, which kept the first one's checkpoint, and one of four."""
+    """A folder that holds a run of two epochs, which kept the first one's checkpoint, one of four, and one that read data."""
     folder = tmp_path_factory.mktemp("runs")
     stop = ["--stop", '{"training_iteration": 2}', "--checkpoint-freq", "1", "--checkpoint-at-end", "--patience", "1"]
     stop += ["--output", str(folder / "half.jsonl")]
     assert train(folder, "half", "--config", json.dumps(RUN), *stop) == 0
     assert train(folder, "whole", "--config", json.dumps(RUN), "--max_epochs", "4") == 0
+    data = ["--env", "null", "--input", str(folder / "half.jsonl"), "--max_epochs", "1"]
+    assert train(folder, "read", "--config", json.dumps(RUN), *data) == 0
     return folder
 
 
 @pytest.mark.parametrize("path", ["half", "half/stage1/last.ckpt", "half/checkpoints/checkpoint-0.ckpt", "moved.ckpt"])
-def test_a_restored_run_ends_with_the_bits_of_one_that_was_never_stopped(path, runs, tmp_path, capsys):
+def test_a_restored_run_ends_with_the_bits_of_one_that_was_never_stopped(path, runs, tmp_path, capsys, recwarn):
     shutil.copy(runs / "half" / "stage1" / "last.ckpt", runs / "moved.ckpt")  # beside no settings
     settings = ["--config", json.dumps(RUN)] if path == "moved.ckpt" else ["--patience", "9"]
     settings += ["--output", str(tmp_path / "new.jsonl")]
@@ -62,6 +68,7 @@ def test_a_restored_run_ends_with_the_bits_of_one_that_was_never_stopped(path, r
     assert train(tmp_path, "new", *argv) == 0
     begun = 1 if "checkpoints" in path else 2
     assert f"stage 1, {40 * begun} env steps, {20 * begun} updates" in capsys.readouterr().out
+    assert not [warned for warned in recwarn if "Be aware that when using" in str(warned.message)]
     assert (tmp_path / "new.jsonl").exists()
     found, whole = (load(folder / "stage1" / "last.ckpt") for folder in (tmp_path / "new", runs / "whole"))
     for name, weight in whole["state_dict"].items():
@@ -90,6 +97,18 @@ def test_a_restored_run_ends_with_the_bits_of_one_that_was_never_stopped(path, r
         (["--restore", "{runs}/half", "--resume", "--experiment_name", "half"], "there is no run"),
         (["--restore", "{runs}/moved.ckpt", "--config", '{"env": "tiny_runs:Signs"}'], "would change"),
         (
+            ["--restore", "{runs}/moved.ckpt", "--config", json.dumps(RUN), "--num_envs", "4"],
+            "moved.ckpt holds a replay buffer of 200 rows for each of 2 envs, and this run would have 100 for 4: give --num_envs",
+        ),
+        (
+            ["--restore", "{runs}/moved.ckpt", "--config", json.dumps(RUN), "--input", "{runs}/half.jsonl"],
+            "is of a stage that acted, and this one would have learned from 1 data set: leave --input out",
+        ),
+        (
+            ["--restore", "{runs}/moved_read.ckpt", "--config", json.dumps(RUN)],
+            "is of a stage that learned from 1 data set, and this one would have acted: give --input as its run did",
+        ),
+        (
             ["--resume", "--experiment_name", "half", "--output_dir", "{runs}", "--enable_checkpointing", "false"],
             "--enable_checkpointing false would leave a run that goes on without its best weights",
         ),
@@ -97,6 +116,7 @@ def test_a_restored_run_ends_with_the_bits_of_one_that_was_never_stopped(path, r
 )
 def test_what_cannot_be_restored_is_one_line_and_nothing_is_created(argv, message, runs, tmp_path, monkeypatch, capsys):
     shutil.copy(runs / "half" / "stage1" / "last.ckpt", runs / "moved.ckpt")
+    shutil.copy(runs / "read" / "stage1" / "last.ckpt", runs / "moved_read.ckpt")
     monkeypatch.chdir(tmp_path)
     assert main(["train", *(part.replace("{runs}", str(runs)) for part in argv)]) == 2
     err = capsys.readouterr().err
@@ -134,3 +154,40 @@ def test_where_a_run_was_restored_from_is_kept_for_any_working_directory(runs, m
     monkeypatch.chdir(runs)
     resolved = resolve_any(from_python({"restore": "half/stage1/last.ckpt", "max_epochs": 4}))
     assert resolved.flat["restore"] == str(runs / "half" / "stage1" / "last.ckpt")
+
+
+class Stopped(pl.Callback):
+    def on_train_batch_start(self, *_: Any) -> None:
+        raise ArithmeticError
+
+
+def test_a_restored_run_that_was_killed_in_its_first_epoch_goes_on_without_the_other_ones_file(runs, tmp_path):
+    source = tmp_path / "moved.ckpt"
+    shutil.copy(runs / "half" / "stage1" / "last.ckpt", source)
+    begun = RUN | {"restore": str(source), "max_epochs": 4, "output_dir": str(tmp_path), "experiment_name": "new"}
+    with pytest.raises(ArithmeticError):
+        lit_rl.train(**begun, callbacks=[Stopped()])
+    assert_equal(load(tmp_path / "new" / "stage1" / "last.ckpt")["rng"], load(source)["rng"])
+    source.unlink()
+    assert train(tmp_path, "new", "--resume") == 0
+    found, whole = (load(folder / "stage1" / "last.ckpt") for folder in (tmp_path / "new", runs / "whole"))
+    assert_equal(found["state_dict"], whole["state_dict"])
+    assert [row["epoch"] for row in rows(tmp_path / "new")] == [2, 3]
+
+
+def test_a_damaged_checkpoint_of_a_restored_folder_is_said_and_the_next_one_read_once(runs, tmp_path, monkeypatch):
+    shutil.copytree(runs / "half", tmp_path / "half")
+    last = tmp_path / "half" / "stage1" / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:100])
+    read: list[Path] = []
+    whole = checkpoint._read
+    monkeypatch.setattr(checkpoint, "_read", lambda path, where: (read.append(path), whole(path, where))[1])
+    found = find_restored(tmp_path / "half")
+    assert [path.name for path in read] == ["last.ckpt", "previous.ckpt"]
+    assert "is cut off after 100 bytes; passing it over\ngoing on from" in str(found)
+
+
+def test_whoever_resumes_without_a_callback_of_the_run_is_told_that_its_state_is_lost(runs, tmp_path):
+    shutil.copytree(runs / "half", tmp_path / "half")
+    with pytest.warns(UserWarning, match="Be aware that when using `ckpt_path`.*ModelCheckpoint"):
+        assert train(tmp_path, "half", "--resume", "--callbacks", "null") == 0

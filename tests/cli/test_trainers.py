@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import signal
 from pathlib import Path
 
@@ -104,10 +105,21 @@ def test_five_epochs_saved_and_restored_and_five_more_are_ten(tmp_path):
 def test_settings_that_change_what_was_learned_are_refused_when_it_goes_on(tmp_path):
     trainer, other = make(tmp_path), make(tmp_path, "b", lr=1e-4)
     trainer.train()
-    other.restore(trainer.logdir)  # its newest full checkpoint
-    assert other.iteration == 1
+    before = weights(other)
     with pytest.raises(UsageError, match="--lr 0.0001 would change what was learned so far"):
-        other.train()
+        other.restore(trainer.logdir)  # its newest full checkpoint
+    assert other.iteration == 0 and torch.equal(weights(other), before)
+    moved = shutil.copy(trainer.save(), tmp_path / "moved.ckpt")
+    with pytest.raises(UsageError, match="--lr 0.0001 would change what was learned so far"):
+        make(tmp_path, "c", lr=1e-4, restore=str(moved))
+    assert not (tmp_path / "c").exists()
+    checkpoint = load(moved)
+    checkpoint["hyper_parameters"]["lit_rl"]["stage"] = 2
+    torch.save(checkpoint, moved)
+    same = make(tmp_path, "d")
+    with pytest.raises(UsageError, match="is of a second stage"):
+        same.restore(moved)
+    assert torch.equal(weights(same), before)  # of the same seed
 
 
 def test_a_restored_trainer_has_the_settings_of_the_run(tmp_path):
