@@ -1,4 +1,4 @@
-"""What the ranks of a run say, put together: the one place that speaks ``torch.distributed``.
+"""What the ranks of a run say of numbers and rows, put together.
 
 Every rank must make the same calls in the same order; one alone makes none.
 """

@@ -82,6 +82,7 @@ class ExperienceDataModule(pl.LightningDataModule):
         self.played: PlayedEpisodes | None = None
         self._data_sets: dict[str, DataSet] = {}
         self._collector: Collector | None = None
+        self._numpy_threads: Any = None  # while a Trainer runs: the limit that it is under
         self._plan: tuple[Plan, str] | None = None  # of the last fit, as it fitted into an epoch, and its input
         if env is not None:
             self.environments = Environments(environment, eval_env)
@@ -175,8 +176,13 @@ class ExperienceDataModule(pl.LightningDataModule):
         Raises:
             UsageError: the spaces differ from the policy's, or no iteration fits an epoch.
         """
+        from threadpoolctl import threadpool_limits
+
         _, ranks = self._rank
         plan = self.check(self._lit_policy, ranks)
+        if self._numpy_threads is None:
+            # what acts in numpy has a few rows at a time: threads that share them wait for each other, spinning
+            self._numpy_threads = threadpool_limits(1, user_api="blas")
         if stage == "fit":
             if self.exact_resume and ranks > 1:
                 raise UsageError(f"--exact_resume works on one device, not on {ranks}: leave it out")
@@ -302,6 +308,12 @@ class ExperienceDataModule(pl.LightningDataModule):
             generators = [*self.source.generators, *([] if self._collector is None else [self._collector.generator])]
             for i, generator in enumerate(generators):
                 generator.manual_seed(env_seed(self.seed, "train", 3, rank, self.source.env_steps, i))
+
+    def teardown(self, stage: str) -> None:
+        """Give numpy its threads back."""
+        if self._numpy_threads is not None:
+            self._numpy_threads.restore_original_limits()
+            self._numpy_threads = None
 
     def close(self) -> None:
         """End all environments; a later fit makes new ones."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reproduce_curves import draw_seeds, finish, new_figure
 from reproduce_jobs import OURS, SB3, Job, provenance, seeds_of_commits
 from two_stage_page import section as two_stage_section
 
@@ -183,29 +184,14 @@ def t_quantile(p: float, freedom: float) -> float:
 
 def draw(jobs: list[Job], results: Path, path: Path) -> None:
     """A panel for each job: the evaluations of each seed (thin) and their mean (thick) over env steps."""
-    # Not pyplot: it would choose a backend for the whole process and keep the figure.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     shown = [job for job in jobs if any(finished(job, results, library) for library in job.libraries)]
-    figure = Figure(figsize=(3.4 * len(shown), 2.6), dpi=72, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(3.4 * len(shown), 2.6)
     for axes, job in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
         for library, color in zip(job.libraries, ("tab:blue", "tab:orange"), strict=False):
             curves = [dict(map(tuple, run["curve"])) for run in finished(job, results, library)]
-            for curve in curves:
-                axes.plot(list(curve), list(curve.values()), color=color, linewidth=0.7, alpha=0.4)
-            if curves:
-                at = sorted(set.intersection(*(set(curve) for curve in curves)))
-                means = [statistics.mean(curve[x] for curve in curves) for x in at]
-                axes.plot(at, means, color=color, linewidth=1.8, label=library)
+            draw_seeds(axes, curves, color, library)
         if job.goal is None:
             axes.legend(fontsize="x-small", frameon=False)
-        else:
-            axes.axhline(job.goal, color="0.4", linewidth=0.9, linestyle=":")
-        axes.set_title(f"{job.algo}, {job.env}", fontsize="small")
-        axes.tick_params(labelsize="x-small")
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k")
-        axes.grid(alpha=0.25)
+        finish(axes, f"{job.algo}, {job.env}", job.goal)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Software": None})

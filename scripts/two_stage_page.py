@@ -7,6 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from reproduce_curves import draw_seeds, finish, new_figure
 from reproduce_jobs import SEEDS, provenance
 from two_stage import data_file, run_file
 from two_stage_sets import SETS, Set
@@ -106,31 +107,18 @@ def commands(chosen: Set, results: Path) -> str:
 
 def draw(chosen: Set, results: Path, path: Path) -> None:
     """Evaluations of each seed (thin) and their mean (thick) over env steps of the stage that acts."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.0, 2.8), dpi=80, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(6.6, 3.1)
     axes = figure.subplots()
-    shown = (("two-stage", "stage2", "tab:blue"), ("control", "stage2", "tab:red"), ("scratch", "stage1", "0.5"))
-    for kind, stage, color in shown:
-        curves = [
-            {0.0: run["stage1_again"]} | dict(run[stage]) if stage == "stage2" else dict(run[stage])
-            for run in finished(chosen, results, kind)
-        ]
-        for curve in curves:
-            axes.plot(list(curve), list(curve.values()), color=color, linewidth=0.7, alpha=0.4)
-        if curves:
-            at = sorted(set.intersection(*(set(curve) for curve in curves)))
-            means = [statistics.mean(curve[x] for curve in curves) for x in at]
-            axes.plot(at, means, color=color, linewidth=1.8, label=kind)
-    axes.axhline(chosen.solved, color="0.4", linewidth=0.9, linestyle=":")
+    for kind, color in (("two-stage", "tab:blue"), ("control", "tab:red"), ("scratch", "0.5")):
+        runs = finished(chosen, results, kind)
+        if kind == "scratch":
+            curves = [dict(map(tuple, run["stage1"])) for run in runs]
+        else:
+            curves = [{0.0: run["stage1_again"]} | dict(map(tuple, run["stage2"])) for run in runs]
+        draw_seeds(axes, curves, color, kind)
     axes.set_xlabel(f"env steps online ({chosen.online})", fontsize="small")
     axes.set_ylabel("return", fontsize="small")
-    axes.set_title(f"{chosen.env}, stage 1 learned from data by {chosen.imitators[-1]}", fontsize="small")
     axes.legend(fontsize="x-small", frameon=False)
-    axes.tick_params(labelsize="x-small")
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k")
-    axes.grid(alpha=0.25)
+    finish(axes, f"{chosen.env}, stage 1 learned from data by {chosen.imitators[-1]}", chosen.solved)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Software": None})

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 from tiny_runs import Signs, fit, make_data, make_policy, make_trainer
 
 from lit_rl.datamodule import ExperienceDataModule
@@ -213,3 +215,26 @@ def test_envs_whose_spaces_differ_between_instances_are_refused():
 
     with pytest.raises(UsageError, match="changing makes envs with different spaces"):
         make_data(changing)
+
+
+def test_numpy_has_one_thread_while_a_trainer_runs_and_what_it_had_afterwards():
+    seen = []
+
+    def threads():
+        return {found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"}
+
+    class Look(pl.Callback):
+        def on_train_batch_end(self, *_):
+            seen.append(threads())
+
+        def on_validation_end(self, *_):
+            seen.append(threads())
+
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        data = make_data(Signs)
+        policy = make_policy(data)
+        make_trainer(1, callbacks=[Look()]).fit(policy, datamodule=data)
+        evaluate(data, policy)
+        assert threads() == before
+    assert len(seen) > 1 and all(found == {1} for found in seen)

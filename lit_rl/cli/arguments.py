@@ -75,9 +75,8 @@ class Line:
     """An argument line, taken apart."""
 
     words: list[str] = field(default_factory=list)
-    flags: list[tuple[str, str | Literal[True]]] = field(
-        default_factory=list
-    )  # as typed, in order; True: without a value
+    # as typed, in order; True: without a value
+    flags: list[tuple[str, str | Literal[True]]] = field(default_factory=list)
     actions: set[str] = field(default_factory=set)
 
     def refuse_words(self) -> None:

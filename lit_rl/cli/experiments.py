@@ -16,6 +16,13 @@ from lit_rl.compat.rllib_run import RUN_FLAGS, RunFlags, translate_run
 from lit_rl.errors import UsageError
 
 MOST_SAMPLES = 1_000  # all are put together before the first begins
+# What RLlib's flags of a run become, by the flag; whatever is not here comes from --stop.
+GIVEN_BY = {
+    "output_dir": "--local_dir",
+    "enable_checkpointing": "--checkpoint_at_end",
+    "callbacks": "--checkpoint_freq",
+    "step2": "--checkpoint_freq",
+}
 
 
 @dataclass
@@ -125,14 +132,6 @@ def _translated(request: Request) -> Request:
         found[name] = value
         origin[name] = f" ({GIVEN_BY.get(name, '--stop')})"
     return Request(found, origin, request.actions)
-
-
-GIVEN_BY = {
-    "output_dir": "--local_dir",
-    "enable_checkpointing": "--checkpoint_at_end",
-    "callbacks": "--checkpoint_freq",
-    "step2": "--checkpoint_freq",
-}  # the others: --stop
 
 
 def _run_flags(values: dict[str, Any], origin: dict[str, str]) -> RunFlags:

@@ -43,16 +43,8 @@ CHANGEABLE = (
         "profiler",
         "log_every_n_steps",
     ),
-    *(
-        "enable_progress_bar",
-        "enable_model_summary",
-        "detect_anomaly",
-        "benchmark",
-        "num_sanity_val_steps",
-    ),
+    *("enable_progress_bar", "enable_model_summary", "detect_anomaly", "benchmark", "num_sanity_val_steps"),
 )
-
-
 KEEPERS = ("stage1", "stage2", "checkpoints")  # the folders of a run that hold full checkpoints
 OF_ONE_RUN = ("experiment_name", "output_dir", "output", "ckpt_path", "restore")  # what --restore leaves behind
 
@@ -87,7 +79,8 @@ def _run_of(given: str) -> Path | None:
     if path.is_dir():
         folder = path if (path / "stage1").is_dir() else None
     else:
-        folder = path.parent.parent if path.parent.name in KEEPERS else None
+        folder = path.parent.parent if path.parent.name in KEEPERS else path.parent
+        folder = folder if (folder / "stage1").is_dir() else None
     return folder if folder is not None and os.path.isfile(folder / CONFIG) else None
 
 

@@ -94,11 +94,13 @@ def _play(
 ) -> tuple[list[Episode], int, float]:
     """The episodes that were finished, all env steps, and the seconds that they took."""
     import torch
+    from threadpoolctl import threadpool_limits
 
     from lit_rl.data.evaluation import play_episodes
     from lit_rl.envs.seeds import env_seed
 
     torch.set_num_threads(1)
+    threadpool_limits(1, user_api="blas")
     count = None if settings.steps is not None else settings.episodes or EPISODES
     seeds = ((i, env_seed(settings.seed, "test", i)) for i in itertools.count())
     explore = torch.Generator().manual_seed(settings.seed) if settings.explore else None

@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
     if "help" in request.actions:
         print(_help(request), end="")
     elif "print_config" in request.actions:
-        print("---\n".join(dump_yaml(_resolved(one).flat) for one in expand(request)), end="")
+        print("---\n".join(dump_yaml(one.flat) for one in _put_together(request)), end="")
     else:
         run_request(request)
     return 0
@@ -33,7 +33,7 @@ def run_request(request: Request) -> Any:
     Raises:
         UsageError: settings that cannot be used; nothing has been created.
     """
-    resolved = [_resolved(one) for one in expand(request)]
+    resolved = _put_together(request)
     if len(resolved) == 1:
         return run_resolved(resolved[0])
     _try_data(resolved)
@@ -90,10 +90,11 @@ def run_resolved(resolved: Resolved) -> dict[str, Any]:
         raise UsageError(f"Lightning: {error}") from error
 
 
-def _resolved(request: Request) -> Resolved:
+def _put_together(request: Request) -> list[Resolved]:
+    """The runs that were asked for."""
     from lit_rl.cli.resume import resolve_any
 
-    return resolve_any(request)
+    return [resolve_any(one) for one in expand(request)]
 
 
 def _help(request: Request) -> str:

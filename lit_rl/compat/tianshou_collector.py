@@ -13,6 +13,8 @@ from lit_rl.data.config import MOST
 from lit_rl.errors import UsageError
 from lit_rl.lit_policy import LitPolicy
 
+Makers = Sequence[Callable[..., gym.Env[Any, Any]]]
+
 
 def counted(name: str, value: Any, low: int = 1) -> int:
     """A count that was given.
@@ -23,9 +25,6 @@ def counted(name: str, value: Any, low: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= MOST:
         raise UsageError(f"{name} {value!r} is not allowed: give a whole number of at least {low}, at most {MOST}")
     return int(value)
-
-
-Makers = Sequence[Callable[..., gym.Env[Any, Any]]]
 
 
 @dataclasses.dataclass

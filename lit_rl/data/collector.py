@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,65 +12,19 @@ import torch
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
+from lit_rl.data.block import Block
+from lit_rl.data.finite import check_finite
 from lit_rl.data.hooks import EpisodeHooks, Hooks, call
 from lit_rl.data.offline.recorder import BlockRecorder
 from lit_rl.data.transitions import Episode, Steps
 from lit_rl.envs.frames import Frames, Stacking, frame_space
-from lit_rl.envs.spaces import Spaces, storage
-from lit_rl.errors import NumericsError
+from lit_rl.envs.spaces import Spaces
 from lit_rl.functional.tree import Tree, tree_leaves, tree_map
 from lit_rl.policies.acting import Made, make_actor
 from lit_rl.policies.base import Policy
 
-NOTHING = np.zeros((0, 2), np.int64)
-AHEAD = (
-    1024  # env steps that random numbers are drawn for at once: a few at a time cost more than the steps they are for
-)
-
-
-class _Block:
-    """Preallocated room for up to T vector steps."""
-
-    def __init__(self, capacity: int, envs: int, observation: gym.Space[Any]) -> None:
-        self.capacity = capacity
-        self.obs: Tree = tree_map(lambda x: np.zeros((capacity + 1, envs, *x.shape), x.dtype), storage(observation))
-        self.reward = np.zeros((capacity, envs), np.float32)
-        self.terminated = np.zeros((capacity, envs), bool)
-        self.truncated = np.zeros((capacity, envs), bool)
-        self.valid = np.zeros((capacity, envs), bool)
-        self.age = np.zeros((capacity + 1, envs), np.uint8)
-        self.action = np.zeros(0)  # made when the first action shows its shape
-        self._views: dict[int, Steps] = {}
-
-    def set_obs(self, t: int, obs: Tree) -> None:
-        if isinstance(self.obs, np.ndarray):
-            self.obs[t] = obs
-        else:
-            tree_map(lambda room, x: room.__setitem__(t, x), self.obs, obs)
-
-    def get_obs(self, t: int) -> Tree:
-        return self.obs[t] if isinstance(self.obs, np.ndarray) else tree_map(lambda x: x[t], self.obs)
-
-    def set_action(self, t: int, action: np.ndarray) -> None:
-        if not self.action.size:
-            self.action = np.zeros((self.capacity, *action.shape), action.dtype)
-        self.action[t] = action
-
-    def steps(self, t: int) -> Steps:
-        """The first ``t`` vector steps, without final observations, in this memory."""
-        if t not in self._views:
-            self._views[t] = Steps(
-                obs=tree_map(lambda x: x[: t + 1], self.obs),
-                action=self.action[:t],
-                reward=self.reward[:t],
-                terminated=self.terminated[:t],
-                truncated=self.truncated[:t],
-                valid=self.valid[:t],
-                final_index=NOTHING,
-                final_obs=tree_map(lambda x: x[0, :0], self.obs),
-                age=self.age[: t + 1],
-            )
-        return self._views[t]
+# Env steps that random numbers are drawn for at once: a few at a time cost more than the steps they are for.
+AHEAD = 1024
 
 
 class Collector:
@@ -105,7 +58,7 @@ class Collector:
         self.finished = 0
         self._next_step = envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
         self._surplus = 0
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, Block] = {}
         self._frame = frame_space(spaces)  # what one environment shows
         self.stacking = Stacking.of(spaces)
         self._frames = Frames(spaces, self.num_envs) if self.stacking.depth > 1 else None
@@ -221,14 +174,11 @@ class Collector:
         begin = env_steps + ranks * self._surplus
         self._surplus += made - n
         self.env_steps += made
-        steps = block.steps(t)
-        if final_index:
-            stacked = tree_map(_stacked, block.obs, *final_obs)
-            steps = steps._replace(final_index=np.array(final_index, np.int64), final_obs=stacked)
+        steps = block.steps(t, final_index, final_obs)
         if frames is not None:
             steps = steps._replace(past=past)
         steps = states.add_to(steps, state)
-        _check_finite(steps, begin, ranks)
+        check_finite(steps, begin, ranks)
         if self.recorder is not None:
             self.recorder.add(steps, policy, env_steps, self.vector_step, random)
         if self.hooks is not None:
@@ -290,10 +240,10 @@ class Collector:
         with _drawing_float32():
             return policy.draw(max(steps, AHEAD // self.num_envs), self.num_envs, self.generator).numpy()
 
-    def _block(self, capacity: int) -> _Block:
+    def _block(self, capacity: int) -> Block:
         block = self._blocks.get(capacity)
         if block is None:
-            block = self._blocks[capacity] = _Block(capacity, self.num_envs, self._frame)
+            block = self._blocks[capacity] = Block(capacity, self.num_envs, self._frame)
         return block
 
 
@@ -365,47 +315,3 @@ def reset_state(state: Tree, initial: Tree, fresh: np.ndarray) -> Tree:
         return torch.where(where, first, now)
 
     return tree_map(reset, state, initial)
-
-
-def _stacked(room: np.ndarray, *leaves: Any) -> np.ndarray:
-    """Final observations, one after the other, as a block keeps them."""
-    return np.stack(leaves).astype(room.dtype, copy=False)
-
-
-def _check_finite(steps: Steps, begin: int, ranks: int) -> None:
-    """Refuse NaN and infinity in what environments returned, naming the env and the run's env step that returned it.
-
-    Args:
-        steps: a block.
-        begin: env steps of the run before it, over all ranks.
-        ranks: that collect at the same time.
-    """
-
-    def env_step(t: int, n: int) -> int:
-        return begin if t < 0 else int(begin + ranks * steps.valid[:t].sum() + steps.valid[t, : n + 1].sum())
-
-    returned = [steps.reward, *tree_leaves(steps.obs), *tree_leaves(steps.final_obs)]
-    if all(map(_looks_finite, returned)):
-        return
-    bad = np.argwhere(~np.isfinite(steps.reward))
-    if len(bad):
-        t, n = bad[0]
-        raise NumericsError(f"env {n} returned the reward {steps.reward[t, n]} at env step {env_step(t, n)}")
-    for leaf, final in zip(tree_leaves(steps.obs), tree_leaves(steps.final_obs), strict=True):
-        if leaf.dtype.kind == "f":
-            bad = np.argwhere(~np.isfinite(leaf).all(tuple(range(2, leaf.ndim))))
-            late = steps.final_index[~np.isfinite(final).all(tuple(range(1, final.ndim)))]
-            if len(bad) or len(late):
-                t, n = min([(int(t) - 1, int(n)) for t, n in bad[:1]] + [(int(t), int(n)) for t, n in late[:1]])
-                raise NumericsError(
-                    f"env {n} returned an observation with NaN or infinity at env step {env_step(t, n)}"
-                )
-
-
-def _looks_finite(x: np.ndarray) -> bool:
-    """False where there is NaN or infinity, and for some very large numbers too, whose squares are infinite."""
-    if x.dtype.kind != "f" or not x.size:
-        return True
-    flat = x.reshape(-1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return math.isfinite(flat.dot(flat))

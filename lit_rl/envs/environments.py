@@ -49,7 +49,7 @@ class Environments:
                 both = f"{found.action} and {again.action}, {found.observation} and {again.observation}"
                 raise UsageError(f"{name_of(self.env)} makes envs with different spaces: {both}")
         if config.eval_env_config or evaluated is not None:
-            self._check_evaluated(evaluated)
+            self._check_evaluated()
 
     def _check_native(self) -> None:
         """Refuse a vector version that does not exist, or that is of another kind than the environment itself."""
@@ -64,13 +64,14 @@ class Environments:
                 "choose sync or async"
             )
 
-    def _check_evaluated(self, evaluated: EnvName | None) -> None:
-        played = evaluated or self.env
-        if probe(played, self._eval_config, self.config.wrappers(False)) == self.frames:
+    def _check_evaluated(self) -> None:
+        """Refuse evaluations in an environment of another kind."""
+        if probe(self.evaluated, self._eval_config, self.config.wrappers(False)) == self.frames:
             return
-        if evaluated is None:
-            raise UsageError(f"--eval_env_config makes {name_of(played)} show or take something else than in training")
-        raise UsageError(f"evaluations in {name_of(played)} show or take something else than {name_of(self.env)}")
+        shown = name_of(self.evaluated)
+        if self.evaluated is self.env:
+            raise UsageError(f"--eval_env_config makes {shown} show or take something else than in training")
+        raise UsageError(f"evaluations in {shown} show or take something else than {name_of(self.env)}")
 
     def training(self, first_index: int = 0) -> VectorEnv[Any, Any, Any]:
         """Those that are learned in, on one rank; ``first_index`` is the number of the first, for messages."""

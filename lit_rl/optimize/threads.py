@@ -6,7 +6,7 @@ import os
 
 from lit_rl.algorithms.base import Algorithm
 
-MOST = 8
+MOST = 8  # threads
 
 
 def threads_for(algorithm: Algorithm, processes: int = 1) -> int:

@@ -119,8 +119,9 @@ def test_what_cannot_be_restored_is_one_line_and_nothing_is_created(argv, messag
     shutil.copy(runs / "read" / "stage1" / "last.ckpt", runs / "moved_read.ckpt")
     monkeypatch.chdir(tmp_path)
     assert main(["train", *(part.replace("{runs}", str(runs)) for part in argv)]) == 2
-    err = capsys.readouterr().err
+    out, err = capsys.readouterr()
     assert message in err and err.count("\n") == 1, err
+    assert ("no setting of that run" in out) <= ("moved" in " ".join(argv)), out
     assert list(tmp_path.iterdir()) == []
 
 

@@ -20,7 +20,8 @@ from recorded_env import (
     reward_of,
 )
 
-from lit_rl.data.collector import Collector, _looks_finite, reported_success
+from lit_rl.data.collector import Collector, reported_success
+from lit_rl.data.finite import _looks_finite
 from lit_rl.envs.vector import make_vector_env, probe
 from lit_rl.errors import EnvError, NumericsError
 
