@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ def check_rendering(env: EnvName, env_config: dict[str, Any], mode: str, flag: s
         flag: what asked for it.
 
     Raises:
-        UsageError: the environment has no such mode or fails in it, there is no display, or no package that writes films.
+        UsageError: the environment has no such mode or fails in it, there is no display, or nothing that encodes films.
     """
     if mode == "rgb_array" and importlib.util.find_spec("moviepy") is None:
         raise UsageError(f"{flag} needs the package moviepy: install it with: pip install -e '.[video]'")
@@ -59,6 +60,18 @@ def check_rendering(env: EnvName, env_config: dict[str, Any], mode: str, flag: s
         tried.close()
     if not (isinstance(frame, np.ndarray) and frame.ndim == 3):
         raise UsageError(f"{flag}: {name_of(env)} renders a {type(frame).__name__}, not an image (height, width, 3)")
+    _check_encoder(frame, flag)
+
+
+def _check_encoder(frame: np.ndarray, flag: str) -> None:
+    """Refuse to film where a film of this image (height, width, 3) cannot be encoded: without ffmpeg, or without its codec."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            from moviepy.video.io.ImageSequenceClip import ImageSequenceClip  # which looks for ffmpeg itself
+
+            ImageSequenceClip([frame, frame], fps=30).write_videofile(os.path.join(folder, "film.mp4"), logger=None)
+        except Exception as error:  # the encoder is a program of its own, which fails in many ways
+            raise UsageError(f"{flag}: films cannot be encoded here: {str(error).strip().splitlines()[0]}") from None
 
 
 class Film(_RecordVideo):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -144,6 +145,21 @@ def test_without_the_package_for_films_nothing_is_made(run, tmp_path, monkeypatc
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install -e '.[video]'" in refusal(capsys, ["rollout", str(run), "--video_dir", str(tmp_path / "films")])
     assert not (tmp_path / "films").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", ["/nonexistent", "/bin/false"])
+@pytest.mark.parametrize("command", ["rollout", "train"])
+def test_without_an_encoder_nothing_is_played_or_made(run, command, encoder, tmp_path):
+    code = "import sys; from lit_rl.cli import main; sys.exit(main(sys.argv[1:]))"
+    given = ["rollout", str(run), "--video_dir", "films"] if command == "rollout" else ["train", "--videos", "1"]
+    environ = os.environ | {"IMAGEIO_FFMPEG_EXE": encoder, "FFMPEG_BINARY": encoder}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *given], cwd=tmp_path, env=environ, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "films cannot be encoded here: " in done.stderr.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_recorder_is_handed_every_episode_whole_and_the_last_one_cut():
