@@ -104,11 +104,11 @@ def _train(folder: Path, settings: dict[str, Any], resume: bool, clock: Clock) -
 
 def _note_phases(clock: Clock) -> None:
     """Make this process write down what it is doing."""
-    from lit_rl import pipeline
     from lit_rl.checkpoint import AtomicCheckpointIO
     from lit_rl.data.collector import Collector
     from lit_rl.data.played import PlayedEpisodes
     from lit_rl.lit_policy import LitPolicy
+    from lit_rl.pipeline import run as pipeline_run
 
     def during(phase: str, owner: Any, name: str) -> None:
         function: Callable[..., Any] = getattr(owner, name)
@@ -125,7 +125,7 @@ def _note_phases(clock: Clock) -> None:
     during("updating", LitPolicy, "training_step")
     during("collecting", Collector, "collect")
     during("writing a checkpoint", AtomicCheckpointIO, "save_checkpoint")
-    during("testing", pipeline, "run_test")
+    during("testing", pipeline_run, "run_test")
     play = PlayedEpisodes.play
 
     def played(*args: Any, **kwargs: Any) -> Iterator[Any]:

@@ -19,8 +19,8 @@ import lit_rl
 from lit_rl.checkpoint import find_last, load, rng_state, set_rng_state
 from lit_rl.cli import main
 from lit_rl.errors import UsageError
-from lit_rl.pipeline import read_summary
 from lit_rl.pipeline.resume import find_resume, read_config
+from lit_rl.pipeline.run import read_summary
 
 TINY: dict[str, Any] = RUN | {
     "env": "tiny_runs:Signs",

@@ -104,7 +104,7 @@ def _translated(request: Request) -> Request:
     from lit_rl.cli.parser import parser_of
     from lit_rl.cli.stages import given_algorithm
     from lit_rl.compat import rllib
-    from lit_rl.pipeline import RunConfig
+    from lit_rl.pipeline.settings import RunConfig
 
     algo = request.values.get("algo", RunConfig.algo)
     if not (isinstance(algo, str) and algo.upper() in MODULES):

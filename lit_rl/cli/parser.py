@@ -23,7 +23,7 @@ from lit_rl.compat.rllib_run import RUN_FLAGS, RunFlags
 from lit_rl.data.config import DataConfig, EvalConfig
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError, in_one_line
-from lit_rl.pipeline import KeepConfig, LimitConfig, RefineConfig, RunConfig, Stage2Config
+from lit_rl.pipeline.settings import KeepConfig, LimitConfig, RefineConfig, RunConfig, Stage2Config
 
 TRAINER = "Trainer"
 

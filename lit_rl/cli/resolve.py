@@ -17,7 +17,7 @@ from lit_rl.cli.stages import StagePlan, Values, first_stage, given_algorithm, r
 from lit_rl.cli.trainer_flags import StageLength, check_lengths, refuse, refuse_without_evaluation, world_size
 from lit_rl.envs.config import EnvConfig
 from lit_rl.errors import UsageError, in_one_line
-from lit_rl.pipeline import RunConfig, Settings, Stage2Config, StageSettings
+from lit_rl.pipeline.settings import RunConfig, Settings, Stage2Config, StageSettings
 from lit_rl.zoo import tuned
 
 

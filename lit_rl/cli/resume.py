@@ -14,8 +14,8 @@ from lit_rl.cli.arguments import Request
 from lit_rl.cli.resolve import Resolved, resolve
 from lit_rl.cli.stages import Values, given_algorithm
 from lit_rl.errors import UsageError
-from lit_rl.pipeline import RunConfig
 from lit_rl.pipeline.resume import CONFIG, changed, plain_settings, read_config
+from lit_rl.pipeline.settings import RunConfig
 
 LIMITS = (
     "max_epochs",

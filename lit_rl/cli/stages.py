@@ -21,7 +21,6 @@ from lit_rl.cli.parser import TRAINER, FlagParser, parser_of
 from lit_rl.cli.trainer_flags import own_defaults
 from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import final_value, value_at
-from lit_rl.pipeline import find_module
 
 Values = dict[str, Any]
 
@@ -180,6 +179,8 @@ def read_step2(parser: FlagParser, step2: Mapping[str, Any]) -> Step2:
     if isinstance(module, type):
         module = f"{module.__module__}:{module.__qualname__}"
     if module is not None:
+        from lit_rl.pipeline.stage import find_module
+
         find_module(str(module))  # raises before anything is created
     second = parser if algo is None else parser_of(given_algorithm(algo, "--step2: algo"))
     allowed = [n for group in (*STAGE_GROUPS, "refining") for n in second.groups[group] if n not in OF_THE_RUN]

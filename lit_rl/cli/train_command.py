@@ -55,7 +55,7 @@ def run_request(request: Request) -> Any:
 
 def _try_data(resolved: list[Resolved]) -> None:
     """Refuse an environment or a data set that cannot be used before the first of several runs begins."""
-    from lit_rl.pipeline import make_data
+    from lit_rl.pipeline.run import make_data
 
     different = {str((one.settings.env, one.settings.stage1.data.input)): one.settings for one in resolved}
     for settings in different.values():
@@ -74,8 +74,8 @@ def run_resolved(resolved: Resolved) -> dict[str, Any]:
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
     from lit_rl.cli.trainer_flags import try_out
-    from lit_rl.pipeline import run
     from lit_rl.pipeline.ranks import Ranks
+    from lit_rl.pipeline.run import run
 
     settings = resolved.settings
     trainers = [try_out(stage.trainer) for stage in (settings.stage1, settings.stage2) if stage is not None]
@@ -100,6 +100,6 @@ def _put_together(request: Request) -> list[Resolved]:
 def _help(request: Request) -> str:
     from lit_rl.cli.parser import parser_of
     from lit_rl.cli.stages import given_algorithm
-    from lit_rl.pipeline import RunConfig
+    from lit_rl.pipeline.settings import RunConfig
 
     return parser_of(given_algorithm(request.values.get("algo", RunConfig.algo), "--algo")).format_help()

@@ -16,10 +16,10 @@ from lit_rl.errors import UsageError
 from lit_rl.lit_policy import LitPolicy
 from lit_rl.loggers.make import check_logger
 from lit_rl.loggers.records import Row, read_rows
-from lit_rl.pipeline import make_data, open_folder, prepare_process, set_threads
 from lit_rl.pipeline.anew import going_on
 from lit_rl.pipeline.ranks import Ranks
 from lit_rl.pipeline.resume import Resume, newest_in, restored_from
+from lit_rl.pipeline.run import make_data, open_folder, prepare_process, set_threads
 from lit_rl.pipeline.settings import Settings
 from lit_rl.pipeline.stage import check_resume, make_trainer, prepare
 from lit_rl.serving import LoadedPolicy

@@ -6,7 +6,7 @@ import pytest
 from typed import resolved, second, settings
 
 from lit_rl.errors import UsageError
-from lit_rl.pipeline import Stage2Config
+from lit_rl.pipeline.settings import Stage2Config
 
 pytestmark = pytest.mark.usefixtures("fixed_zoo")
 

@@ -8,7 +8,7 @@ from lit_rl.algorithms.base import Algorithm, AlgorithmConfig
 from lit_rl.cli.arguments import from_argv
 from lit_rl.cli.resolve import Resolved, resolve
 from lit_rl.functional.schedules import Schedule
-from lit_rl.pipeline import Settings, StageSettings
+from lit_rl.pipeline.settings import Settings, StageSettings
 
 
 def resolved(*argv: str) -> Resolved:
