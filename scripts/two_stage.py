@@ -68,8 +68,10 @@ def make_data(chosen: Set, results: Path) -> None:
     for i, level in enumerate(LEVELS):
         wanted = chosen.random + level * (expert - chosen.random)
         near = sorted(seen, key=lambda epoch: abs(seen[epoch] - wanted))[:CANDIDATES]
-        scores = {path: played(path, 20) for path in (kept / f"epoch={epoch}.ckpt" for epoch in near)}
-        path = min(scores, key=lambda path: abs(scores[path] - wanted))
+        scores = {epoch: played(kept / f"epoch={epoch}.ckpt", 20) for epoch in near}
+        epoch = min(scores, key=lambda epoch: abs(scores[epoch] - wanted))
+        del seen[epoch]  # the next level has another one
+        path = kept / f"epoch={epoch}.ckpt"
         medium.append(played(path, chosen.episodes // len(LEVELS), work / "data" / f"medium-{i}.jsonl"))
     params = json.loads((work / "teacher" / "params.json").read_text())
     about = {"expert": expert, "medium": medium, "episodes": chosen.episodes, "commit": params["git_commit"]}
