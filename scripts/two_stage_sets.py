@@ -106,8 +106,8 @@ SETS = (
         episodes=400,
         teacher_settings={"step_per_epoch": 16_384, "max_epochs": 60},
         offline={"step_per_epoch": 2000, "max_epochs": 10},
-        refined={"step_per_epoch": 16_384, "max_epochs": 16},
-        control={"lr": 3e-4, "entropy_coeff": 0.01},
+        refined={"step_per_epoch": 16_384, "max_epochs": 16, "lr": 1e-4, "clip": 0.1, "entropy_coeff": 0.0},
+        control={"lr": 3e-4, "clip": 0.2, "entropy_coeff": 0.01},
         scratch={"step_per_epoch": 16_384, "max_epochs": 80},
     ),
 )
