@@ -23,12 +23,12 @@ MARK = "<!-- from here on written by scripts/algorithms_page.py -->\n"
 def generated() -> str:
     """The sections of all algorithms."""
     shared = AlgorithmConfig()
-    sections = ["## Flags that all of them have\n", table(settings(shared), "DQN")]
+    sections = ["## Flags that all of them have\n", table(settings(shared), "DQN", shared)]
     for name in MODULES:
         config = find_algorithm(name).Config()
         own = [flag for flag in settings(config) if getattr(config, flag) != getattr(shared, flag, None)]
         own += [flag for flag in settings(config) if not hasattr(shared, flag) and flag not in own]
-        sections += [f"## {name}\n", about(name), table(own, name)]
+        sections += [f"## {name}\n", about(name), table(own, name, config)]
     return "\n".join(sections)
 
 
@@ -44,15 +44,15 @@ def about(name: str) -> str:
     return module.__doc__.replace("``", "`").replace("\nDifferences ", "\n\nDifferences ").strip() + "\n"
 
 
-def table(names: list[str], name: str) -> str:
-    """Some of an algorithm's flags, in the order of --help, with their defaults and what their help says."""
+def table(names: list[str], name: str, config: AlgorithmConfig) -> str:
+    """Some of an algorithm's flags, in the order of --help, with the values in ``config`` and what their help says."""
     parser = parser_of(find_algorithm(name))
     actions = {action.dest: action for action in parser._parser._actions}
     rows = ["| flag | default | what it is |", "|---|---|---|"]
     for flag in [flag for flag in parser.groups["algorithm"] if flag in names]:
         text = " ".join((actions[flag].help or "").replace("%%", "%").split())
         meaning = text.rpartition(" (")[0].rstrip(".")  # without type and default
-        default = str(parser.defaults[flag]).replace("None", "null").replace("True", "true").replace("False", "false")
+        default = str(getattr(config, flag)).replace("None", "null").replace("True", "true").replace("False", "false")
         rows.append(f"| `--{flag}` | `{default}` | {meaning} |")
     return "\n".join(rows) + "\n"
 

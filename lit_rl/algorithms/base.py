@@ -13,6 +13,7 @@ from lit_rl.data.plans import Plan
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import Schedule, check_schedule_range, value_at
+from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.custom import CustomEncoder, MakeEncoder
 from lit_rl.networks.encoder import Encoder
 from lit_rl.policies.base import Policy
@@ -68,6 +69,10 @@ class AlgorithmConfig:
     """What gradient_clip_val limits."""
     steps_per_iteration: int = 200
     """Env steps of one iteration (what Lightning calls a batch), over all envs and ranks."""
+    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
+    """Widths of the hidden layers of every network."""
+    activation: str = "tanh"
+    """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
     custom_model: str | None = None
     """Your own torch.nn.Module as module:Class; it encodes observations before the hidden layers."""
     custom_model_config: dict[str, Any] = field(default_factory=dict)
@@ -83,9 +88,15 @@ class AlgorithmConfig:
             raise UsageError(
                 f"--gradient_clip_val {self.gradient_clip_val} is out of range: it must be above 0, or null"
             )
-
+        if any(size < 1 for size in self.hidden_sizes):
+            raise UsageError(f"--hidden_sizes {self.hidden_sizes} must be positive widths")
         if self.custom_model_config and self.custom_model is None:
             raise UsageError("--custom_model_config has no model to configure: add --custom_model module:Class")
+
+    @property
+    def architecture(self) -> Architecture:
+        """What its networks have in common."""
+        return Architecture(self.hidden_sizes, self.activation, self.encoder)
 
     @property
     def encoder(self) -> MakeEncoder:

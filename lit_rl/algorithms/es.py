@@ -9,7 +9,7 @@ normalisation, and each rank ranks its own members.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -22,7 +22,6 @@ from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.functional.ranks import centered_ranks
 from lit_rl.functional.schedules import Schedule
-from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.actor_critic import ActorCritic
 from lit_rl.policies.gaussian import Gaussian
 
@@ -37,10 +36,6 @@ class ESConfig(AlgorithmConfig):
     """Largest norm (or value) of a gradient; null for none."""
     steps_per_iteration: int = 10_000
     """Env steps of one update, over all envs and ranks; each member plays its share of them."""
-    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
-    """Widths of the hidden layers."""
-    activation: str = "tanh"
-    """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
     members: int = 40
     """Perturbed policies of one update, half of them the mirror images of the others."""
     noise_stdev: float = 0.02
@@ -54,13 +49,6 @@ class ESConfig(AlgorithmConfig):
         at_least("l2", self.l2, 0)
         if not self.noise_stdev > 0:
             raise UsageError(f"--noise_stdev {self.noise_stdev} is out of range: it must be above 0")
-        for size in self.hidden_sizes:
-            at_least("hidden_sizes", size, 1)
-
-    @property
-    def architecture(self) -> Architecture:
-        """What its networks have in common."""
-        return Architecture(self.hidden_sizes, self.activation, self.encoder)
 
 
 class ES(Algorithm):

@@ -15,7 +15,6 @@ from lit_rl.data.plans import OfflinePlan
 from lit_rl.envs.spaces import Spaces
 from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import Schedule
-from lit_rl.networks.architecture import Architecture
 from lit_rl.policies.actor_critic import ActorCritic
 from lit_rl.policies.base import Policy
 from lit_rl.policies.gaussian import Gaussian
@@ -31,10 +30,6 @@ class OfflineConfig(AlgorithmConfig):
     """Updates of one iteration (what Lightning calls a batch)."""
     batch_size: int = 256
     """Transitions of one update, on each rank."""
-    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
-    """Widths of the hidden layers."""
-    activation: str = "tanh"
-    """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
     normalize_obs: bool = False
     """Normalise float observations by the mean and standard deviation of the data."""
     policy_of: dict[str, Any] = field(default_factory=dict)
@@ -45,15 +40,8 @@ class OfflineConfig(AlgorithmConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("batch_size", self.batch_size, 1)
-        if any(size < 1 for size in self.hidden_sizes):
-            raise UsageError(f"--hidden_sizes {self.hidden_sizes} must be positive widths")
         if not 0 < self.min_std <= 1:
             raise UsageError(f"--min_std {self.min_std} is out of range: it must be above 0 and at most 1")
-
-    @property
-    def architecture(self) -> Architecture:
-        """What its networks have in common."""
-        return Architecture(self.hidden_sizes, self.activation, self.encoder)
 
     def policy(self, spaces: Spaces, critic: bool = False, share_torso: bool = False) -> Policy:
         """The policy that these settings describe, with or without a critic; ``policy_of`` alone says it where it is given."""

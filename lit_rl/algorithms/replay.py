@@ -10,7 +10,6 @@ from lit_rl.data.config import at_least
 from lit_rl.data.plans import Prioritized, ReplayPlan
 from lit_rl.errors import UsageError
 from lit_rl.functional.schedules import Schedule
-from lit_rl.networks.architecture import Architecture
 
 
 @dataclass
@@ -59,13 +58,6 @@ class ReplayConfig(AlgorithmConfig):
             )
         if not self.prioritized_eps > 0:
             raise UsageError(f"--prioritized_eps {self.prioritized_eps} is out of range: it must be above 0")
-        if any(size < 1 for size in self.hidden_sizes):
-            raise UsageError(f"--hidden_sizes {self.hidden_sizes} must be positive widths")
-
-    @property
-    def architecture(self) -> Architecture:
-        """What its networks have in common."""
-        return Architecture(self.hidden_sizes, self.activation, self.encoder)
 
     def plan(self, **more: Any) -> ReplayPlan:
         """The plan that these settings describe, with ``more`` of its fields."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lit_rl.algorithms.base import AlgorithmConfig
 from lit_rl.data.config import at_least
@@ -20,10 +20,6 @@ class RolloutConfig(AlgorithmConfig):
 
     gradient_clip_val: float | None = 0.5
     """Largest norm (or value) of a gradient; null for none."""
-    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
-    """Widths of the hidden layers."""
-    activation: str = "tanh"
-    """Activation of the hidden layers: relu, tanh, elu, gelu or silu."""
     share_torso: bool = False
     """Whether actor and critic share their hidden layers."""
     use_lstm: bool = False
@@ -60,8 +56,6 @@ class RolloutConfig(AlgorithmConfig):
             )
         if not 0 <= self.gae_lambda <= 1:
             raise UsageError(f"--gae_lambda {self.gae_lambda} is out of range: it must lie between 0 and 1")
-        if any(size < 1 for size in self.hidden_sizes):
-            raise UsageError(f"--hidden_sizes {self.hidden_sizes} must be positive widths")
 
     @property
     def architecture(self) -> Architecture:
