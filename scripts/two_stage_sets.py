@@ -91,8 +91,8 @@ SETS = (
         episodes=200,
         teacher_settings={"step_per_epoch": 250, "steps_per_iteration": 250, "max_epochs": 60},
         offline={"step_per_epoch": 500, "max_epochs": 10},
-        refined={"step_per_epoch": 250, "steps_per_iteration": 250, "max_epochs": 16},
-        control={"lr": 1e-3, "alpha": 1.0, "learning_starts": 0, "random_steps": 0},
+        refined={"step_per_epoch": 250, "steps_per_iteration": 250, "max_epochs": 16, "lr": 1e-3},
+        control={"alpha": 1.0, "learning_starts": 0, "random_steps": 0},
         scratch={"step_per_epoch": 250, "steps_per_iteration": 250, "max_epochs": 40},
     ),
     Set(
