@@ -14,11 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lit_rl.data.integers import Integers
 from lit_rl.data.plans import check_buffer_size
 from lit_rl.data.transitions import Steps, Transitions
 from lit_rl.envs.frames import Stacking
 from lit_rl.errors import UsageError
 from lit_rl.functional.tree import Tree, tree_map
+
+Rows = np.ndarray | slice
 
 
 class ReplayBuffer:
@@ -42,6 +45,8 @@ class ReplayBuffer:
         self.filled = 0  # rows in use, of the env that uses the most
         self._base = np.arange(num_envs) * self.rows
         total = num_envs * self.rows
+        self._following = np.arange(1, total + 1)  # the row after each, in its env's ring
+        self._following[self.rows - 1 :: self.rows] = self._base
         # numpy's own indexing costs a third of torch's, and the memory is one
         self._is_transition, self._ended, self._terminated = (np.zeros(total, bool) for _ in range(3))
         self._reward = np.zeros(total, np.float32)
@@ -62,11 +67,21 @@ class ReplayBuffer:
 
     def add(self, steps: Steps) -> np.ndarray:
         """Keep T vector steps of N envs, each row in its own env's ring; the rows whose contents changed."""
-        length = len(steps.reward)
+        length, begin = len(steps.reward), int(self.head[0])
         if length == 0:
             return np.zeros(0, np.int64)
         if self.obs is None:
             self._allocate(steps.obs, steps.action)
+        end = begin + length
+        if self.num_envs == 1 and not len(steps.final_index) and end < self.rows:
+            # rows that lie side by side, as a single env's mostly do: slices cost a third of what indices cost
+            self._write(steps, 0, slice(begin, end), slice(end, end + 1), slice(begin, end + 1))
+            self.head = np.array([end])
+            self.filled = min(self.rows, self.filled + length)
+            changed = [np.arange(begin, end + 1)]
+            if self.stacking.depth > 1:
+                changed.append(self._forget())
+            return changed[0] if len(changed) == 1 else np.concatenate(changed)
         # of the rows in each env's ring, the current observation's too
         order: np.ndarray = np.arange(length + 1)[:, None]
         longest = length
@@ -83,32 +98,17 @@ class ReplayBuffer:
         at = (self.head + order) % self.rows + self._base
         seen = at[first:].reshape(-1)
         rows, now = seen[: -self.num_envs], seen[-self.num_envs :]
-
-        def put(room: np.ndarray, where: np.ndarray, values: np.ndarray) -> None:
-            room[where] = values
-
-        def flat(x: np.ndarray) -> np.ndarray:
-            return x[first:].reshape(-1, *x.shape[2:])
-
-        tree_map(lambda room, x: put(room, seen, flat(x)), self._obs, steps.obs)
-        self._action[rows] = flat(steps.action)
-        self._reward[rows] = flat(steps.reward)
-        self._terminated[rows] = flat(steps.terminated)
-        self._ended[rows] = flat((steps.terminated | steps.truncated) & steps.valid)
-        self._is_transition[rows] = flat(steps.valid)
-        self._is_transition[now] = False
+        self._write(steps, first, rows, now, seen)
         self.head = now - self._base
         self.filled = min(self.rows, self.filled + longest)
         changed = [seen]
         if len(t):
             keep = t >= first
-            at_end = at[t[keep], n[keep]]
-            final = np.where((at_end + 1) % self.rows == 0, at_end + 1 - self.rows, at_end + 1)
-            tree_map(lambda room, x: put(room, final, x[keep]), self._obs, steps.final_obs)
+            final = self._following[at[t[keep], n[keep]]]
+            tree_map(lambda room, x: room.__setitem__(final, x[keep]), self._obs, steps.final_obs)
             self._is_transition[final] = False
             changed.append(final)
         if self.stacking.depth > 1:
-            self._age[seen] = flat(steps.age)
             if len(t):
                 self._age[final] = np.minimum(steps.age[t, n] + 1, self.stacking.depth - 1)[keep]
             if first:  # what their stacks would begin with has not been kept
@@ -119,6 +119,25 @@ class ReplayBuffer:
             return np.arange(len(self._reward))
         return seen if len(changed) == 1 else np.concatenate(changed)
 
+    def _write(self, steps: Steps, first: int, rows: Rows, now: Rows, seen: Rows) -> None:
+        """Write the steps from ``first`` on into ``rows``, and the current observations into ``now``: both are ``seen``."""
+
+        def flat(x: np.ndarray) -> np.ndarray:
+            return x[first:].reshape(-1, *x.shape[2:])
+
+        if isinstance(self._obs, np.ndarray):
+            self._obs[seen] = flat(steps.obs)
+        else:
+            tree_map(lambda room, x: room.__setitem__(seen, flat(x)), self._obs, steps.obs)
+        self._action[rows] = flat(steps.action)
+        self._reward[rows] = flat(steps.reward)
+        self._terminated[rows] = flat(steps.terminated)
+        self._ended[rows] = flat((steps.terminated | steps.truncated) & steps.valid)
+        self._is_transition[rows] = flat(steps.valid)
+        self._is_transition[now] = False
+        if self.stacking.depth > 1:
+            self._age[seen] = flat(steps.age)
+
     def _forget(self) -> np.ndarray:
         """Rows that are no transitions any more, as the first frames of their stacks have been written over."""
         after = np.arange(1, min(self.stacking.depth, self.rows))[:, None]  # rows from the newest on: the oldest ones
@@ -127,30 +146,30 @@ class ReplayBuffer:
         self._is_transition[lost] = False
         return lost
 
-    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, integers: Integers) -> np.ndarray:
         """Rows (n,) of transitions, uniform over all that are kept."""
-        rows = self._candidates(n, generator)
-        found = rows.numpy()  # the same memory
-        (bad,) = (~self._is_transition.take(found)).nonzero()
-        while len(bad):
-            again = found[bad] = self._candidates(len(bad), generator).numpy()
-            bad = bad[~self._is_transition.take(again)]
+        rows = self._candidates(n, integers)
+        good = self._is_transition.take(rows)
+        if np.count_nonzero(good) < n:
+            (bad,) = (~good).nonzero()
+            while len(bad):
+                again = rows[bad] = self._candidates(len(bad), integers)
+                bad = bad[~self._is_transition.take(again)]
         return rows
 
-    def _candidates(self, n: int, generator: torch.Generator) -> Tensor:
-        drawn = torch.randint(self.num_envs * self.filled, (n,), generator=generator)
+    def _candidates(self, n: int, integers: Integers) -> np.ndarray:
+        drawn = integers.below(self.num_envs * self.filled, n)
         if self.num_envs == 1 or self.filled == self.rows:  # the same rows, without the arithmetic
             return drawn
         return drawn // self.filled * self.rows + drawn % self.filled
 
-    def gather(self, rows: Tensor, n_step: int, gamma: float) -> Transitions:
+    def gather(self, rows: np.ndarray, n_step: int, gamma: float) -> Transitions:
         """The transitions that begin at rows (B,), over up to ``n_step`` steps of their own episode."""
-        first = rows.numpy()
-        reward = self._reward.take(first)
+        reward = self._reward.take(rows)
         discount: np.ndarray | np.float32 = np.float32(gamma)
-        last = first
+        last = rows
         for _ in range(n_step - 1):
-            following = self._after(last)
+            following = self._following.take(last)
             goes_on = self._is_transition.take(following) & ~self._ended.take(last)
             if not goes_on.any():
                 break
@@ -158,23 +177,22 @@ class ReplayBuffer:
             discount = np.where(goes_on, discount * np.float32(gamma), discount)
             last = np.where(goes_on, following, last)
         discount = discount * ~self._terminated.take(last)
-        if self._ones.shape != first.shape:
-            self._ones = torch.ones(len(first))
+        if len(self._ones) != len(rows):
+            self._ones = torch.ones(len(rows))
         return Transitions(
-            obs=self._seen(first),
-            action=_take(self._action, first),
+            obs=self.seen(rows),
+            action=_take(self._action, rows),
             reward=torch.from_numpy(reward),
             discount=torch.from_numpy(discount),
-            next_obs=self._seen(self._after(last)),
+            next_obs=self.seen(self._following.take(last)),
             weight=self._ones,
         )
 
-    def seen(self, rows: Tensor) -> Tree:
+    def seen(self, rows: np.ndarray) -> Tree:
         """What a policy saw at rows (B,)."""
-        return self._seen(rows.numpy())
-
-    def _seen(self, rows: np.ndarray) -> Tree:
         if self.stacking.depth == 1:
+            if isinstance(self._obs, np.ndarray):
+                return _take(self._obs, rows)
             return tree_map(lambda x: _take(x, rows), self._obs)
         back = self.stacking.back(self._age.take(rows))
         # a stack may begin at the ring's end
@@ -193,12 +211,6 @@ class ReplayBuffer:
         self._is_transition[now] = False
         self.filled = min(self.rows, self.filled + int(followed.any()))
         return now if self.stacking.depth == 1 else np.concatenate([now, self._forget()])
-
-    def _after(self, rows: np.ndarray) -> np.ndarray:
-        """The row that follows each row in its env's ring."""
-        following = rows + 1
-        following[following % self.rows == 0] -= self.rows
-        return following
 
     def _allocate(self, obs: Tree, action: np.ndarray) -> None:
         def room(x: np.ndarray) -> np.ndarray:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from lit_rl.data.transitions import Steps
@@ -24,7 +22,7 @@ def check_finite(steps: Steps, begin: int, ranks: int) -> None:
         return begin if t < 0 else int(begin + ranks * steps.valid[:t].sum() + steps.valid[t, : n + 1].sum())
 
     returned = [steps.reward, *tree_leaves(steps.obs), *tree_leaves(steps.final_obs)]
-    if all(map(_looks_finite, returned)):
+    if all(map(_is_finite, returned)):
         return
     bad = np.argwhere(~np.isfinite(steps.reward))
     if len(bad):
@@ -41,10 +39,5 @@ def check_finite(steps: Steps, begin: int, ranks: int) -> None:
                 )
 
 
-def _looks_finite(x: np.ndarray) -> bool:
-    """False where there is NaN or infinity, and for some very large numbers too, whose squares are infinite."""
-    if x.dtype.kind != "f" or not x.size:
-        return True
-    flat = x.reshape(-1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return math.isfinite(flat.dot(flat))
+def _is_finite(x: np.ndarray) -> bool:
+    return x.dtype.kind != "f" or np.count_nonzero(np.isfinite(x)) == x.size  # which costs half of .all()

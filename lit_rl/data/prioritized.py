@@ -77,7 +77,7 @@ class Priorities:
         self._tree.leaves[:] = np.where(is_transition, self._largest, 0.0)
         self._tree.refresh()
 
-    def draw(self, n: int, beta: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw(self, n: int, beta: float, generator: torch.Generator) -> tuple[np.ndarray, Tensor]:
         """Rows (n,) by priority, one from each n-th of the total, and their importance weights (n,), at most 1.
 
         Weights are (N P(i))^-beta over the largest of the minibatch (section 3.4): N cancels out.
@@ -86,12 +86,12 @@ class Priorities:
         rows = self._tree.find((np.arange(n) + at) * (self._tree.total / n))
         priority = self._tree.leaves[rows]
         weight = (priority / priority.min()) ** -beta
-        return torch.from_numpy(rows), torch.from_numpy(weight.astype(np.float32))
+        return rows, torch.from_numpy(weight.astype(np.float32))
 
-    def update(self, rows: Tensor, td_error: Tensor) -> None:
+    def update(self, rows: np.ndarray, td_error: Tensor) -> None:
         """Set the priorities of rows (B,) by their TD errors (B,)."""
         priority = (td_error.abs().cpu().numpy().astype(np.float64) + self.plan.eps) ** self.plan.alpha
-        self._tree.set(rows.numpy(), priority)
+        self._tree.set(rows, priority)
         self._largest = max(self._largest, float(priority.max()))
 
     def state_dict(self) -> dict[str, Any]:

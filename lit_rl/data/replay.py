@@ -13,6 +13,7 @@ from lit_rl.data.buffer import ReplayBuffer
 from lit_rl.data.collector import Collector
 from lit_rl.data.experience import Source
 from lit_rl.data.hooks import call
+from lit_rl.data.integers import Integers
 from lit_rl.data.plans import ReplayPlan
 from lit_rl.data.prioritized import Priorities
 from lit_rl.data.transitions import Transitions
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lit_rl.data.offline.source import OfflineSource
 
 AT_ONCE = 256  # minibatches that are drawn together
+AHEAD = 64  # minibatches whose rows' random numbers are drawn at once, where nothing else is drawn between them
 
 
 class ReplaySource:
@@ -41,8 +43,9 @@ class ReplaySource:
         if plan.prioritized is not None:
             self.priorities = Priorities(plan.prioritized, len(self.buffer.reward))
         self.generator = torch.Generator().manual_seed(seed)
-        self._drawn = torch.zeros(0, dtype=torch.int64)  # rows of the newest prioritized minibatch
+        self._drawn = np.zeros(0, np.int64)  # rows of the newest prioritized minibatch
         self._no_noise = torch.zeros(plan.noise) if 0 in plan.noise else None
+        self._integers = Integers(self.generator, 0 if self._no_noise is None else AHEAD * plan.batch_size)
         self._stage_start = 0  # env steps before this source began
         self._due = float(plan.first_updates)  # updates earned and not made
 
@@ -96,7 +99,8 @@ class ReplaySource:
         else:
             noise = [self._no_noise] * updates
         if self.priorities is None:
-            whole = self.buffer.gather(self.buffer.draw(updates * size, generator), plan.n_step, plan.gamma)
+            drawn = self.buffer.draw(updates * size, self._integers)
+            whole = self.buffer.gather(drawn, plan.n_step, plan.gamma)
             if updates == 1:
                 yield Transitions(*whole[:-1], noise[0])
             else:
@@ -136,6 +140,7 @@ class ReplaySource:
 
     def cut(self) -> None:
         self._renew(self.buffer.cut())
+        self._integers.cut()
         self.collector.cut()
 
     def state_dict(self) -> dict[str, Any]:

@@ -59,9 +59,9 @@ def test_a_number_that_is_0_is_never_found_even_beyond_the_end():
 def test_rows_are_drawn_in_proportion_to_their_priority_with_the_weights_that_undo_it():
     priorities = Priorities(Prioritized(alpha=0.5, beta=1.0, eps=0.0), 5)
     priorities.renew(np.arange(4), np.array([True, True, True, False]))
-    priorities.update(torch.arange(3), torch.tensor([-1.0, 4.0, 9.0]))  # p^alpha: 1, 2, 3
+    priorities.update(np.arange(3), torch.tensor([-1.0, 4.0, 9.0]))  # p^alpha: 1, 2, 3
     rows, weight = priorities.draw(6000, 1.0, torch.Generator().manual_seed(0))
-    assert torch.bincount(rows, minlength=5).tolist() == pytest.approx([1000, 2000, 3000, 0, 0], abs=2)  # stratified
+    assert np.bincount(rows, minlength=5).tolist() == pytest.approx([1000, 2000, 3000, 0, 0], abs=2)  # stratified
     for row, expected in enumerate([1.0, 1 / 2, 1 / 3]):
         assert (weight[rows == row] == np.float32(expected)).all()
     _, weight = priorities.draw(60, 0.0, torch.Generator().manual_seed(0))
@@ -71,7 +71,7 @@ def test_rows_are_drawn_in_proportion_to_their_priority_with_the_weights_that_un
 def test_what_is_new_gets_the_largest_priority_so_far():
     priorities = Priorities(Prioritized(alpha=1.0, beta=1.0, eps=1.0), 4)
     priorities.renew(np.array([0, 1]), np.array([True, True]))
-    priorities.update(torch.tensor([0]), torch.tensor([6.0]))
+    priorities.update(np.array([0]), torch.tensor([6.0]))
     priorities.renew(np.array([2]), np.array([True]))
     priorities.renew(np.array([1]), np.array([False]))
     assert priorities.state_dict()["priority"].tolist() == [7.0, 0.0, 7.0, 0.0]

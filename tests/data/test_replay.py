@@ -18,6 +18,7 @@ from recorded_env import (
 )
 
 from lit_rl.data.buffer import ReplayBuffer
+from lit_rl.data.integers import Integers
 from lit_rl.data.plans import ReplayPlan
 from lit_rl.data.replay import ReplaySource
 from lit_rl.errors import UsageError
@@ -71,7 +72,7 @@ class History:
 
 def check(buffer, history, n_step):
     """Every transition that the buffer would sample is a true one; which ones there are, as {(lane, episode, t)}."""
-    rows = torch.nonzero(buffer.is_transition).squeeze(1)
+    rows = np.flatnonzero(buffer.is_transition)
     batch = buffer.gather(rows, n_step, GAMMA)
     found = [tuple(int(x) for x in row) for row in as_rows(batch.obs)]
     for i, (lane, episode, t) in enumerate(found):
@@ -122,7 +123,7 @@ def test_truncated_episodes_bootstrap_and_terminated_ones_do_not():
     collector, policy = make_collector(2, lengths=(2,))  # lane 0: terminated, truncated, ...; lane 1 the other way
     buffer, history = ReplayBuffer(100, 2), History((2,))
     fill(collector, policy, buffer, history, 8)
-    rows = torch.nonzero(buffer.is_transition).squeeze(1)
+    rows = np.flatnonzero(buffer.is_transition)
     batch = buffer.gather(rows, 1, 0.5)
     assert batch.obs.tolist() == [[n, e, t] for n in (0, 1) for e in (0, 1) for t in (0, 1)]
     assert batch.discount.tolist() == [0.5, 0.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.0]
@@ -134,7 +135,7 @@ def test_n_step_returns_by_hand():
     collector, policy = make_collector(1, lengths=(3,))
     buffer, history = ReplayBuffer(100, 1), History((3,))
     fill(collector, policy, buffer, history, 5)  # a terminated episode of 3, and 2 steps of one that goes on
-    batch = buffer.gather(torch.nonzero(buffer.is_transition).squeeze(1), 2, 0.5)
+    batch = buffer.gather(np.flatnonzero(buffer.is_transition), 2, 0.5)
     # actions 0 1 2 | 1 2, rewards 0 + 0, 1 + 1/4, 2 + 2/4 | 8 + 1/4, 9 + 2/4
     assert batch.reward.tolist() == [0.625, 1.25 + 1.25, 2.5, 8.25 + 4.75, 9.5]
     assert batch.discount.tolist() == [0.25, 0.0, 0.0, 0.25, 0.5]
@@ -146,11 +147,11 @@ def test_sampling_is_uniform_over_all_that_is_kept():
     buffer, history = ReplayBuffer(3 * 17, 3), History()
     for n in (3, 30, 33, 6):
         fill(collector, policy, buffer, history, n)
-    rows = torch.nonzero(buffer.is_transition).squeeze(1)
+    rows = np.flatnonzero(buffer.is_transition)
     assert 20 < len(rows) < 48  # final observations and current ones take some of the 51
     draws = 400 * len(rows)
-    drawn = buffer.draw(draws, torch.Generator().manual_seed(1))
-    counts = torch.bincount(drawn, minlength=51)
+    drawn = buffer.draw(draws, Integers(torch.Generator().manual_seed(1)))
+    counts = np.bincount(drawn, minlength=51)
     assert int(counts[rows].sum()) == draws
     chi_square = float(((counts[rows] - 400.0) ** 2 / 400).sum())
     freedom = len(rows) - 1
@@ -161,9 +162,9 @@ def test_sampling_is_uniform_while_the_ring_fills_unevenly():
     collector, policy = make_collector(2, lengths=(1, 1, 6, 1, 1, 1, 1, 1))
     buffer, history = ReplayBuffer(200, 2), History()
     fill(collector, policy, buffer, history, 30)
-    rows = torch.nonzero(buffer.is_transition).squeeze(1)
+    rows = np.flatnonzero(buffer.is_transition)
     assert len(rows) == 30
-    counts = torch.bincount(buffer.draw(30_000, torch.Generator().manual_seed(2)), minlength=200)[rows]
+    counts = np.bincount(buffer.draw(30_000, Integers(torch.Generator().manual_seed(2))), minlength=200)[rows]
     assert counts.min() > 850 and counts.max() < 1150  # 1000 ± 4.7 standard deviations
 
 
@@ -173,7 +174,7 @@ def test_episodes_under_way_are_cut_as_truncated(ring):
     buffer, history = ReplayBuffer(2 * ring, 2), History((50,))
     fill(collector, policy, buffer, history, 16)
     buffer.cut()
-    newest = buffer.gather(torch.nonzero(buffer.is_transition).squeeze(1), 3, 0.5)
+    newest = buffer.gather(np.flatnonzero(buffer.is_transition), 3, 0.5)
     last = newest.obs[:, 2] == 7
     assert newest.discount[last].tolist() == [0.5, 0.5]  # bootstraps, although it was no end
     assert newest.next_obs[last].tolist() == [[0, 0, 8], [1, 0, 8]]
@@ -181,7 +182,7 @@ def test_episodes_under_way_are_cut_as_truncated(ring):
     assert len(buffer) == len(newest.reward)
     collector.load_state_dict(collector.state_dict())  # begins fresh episodes
     buffer.add(collector.collect(6, policy, 0))
-    batch = buffer.gather(torch.nonzero(buffer.is_transition).squeeze(1), 3, 0.5)
+    batch = buffer.gather(np.flatnonzero(buffer.is_transition), 3, 0.5)
     after = [(*a, *b) for a, b in zip(batch.obs[:, 1:].tolist(), batch.next_obs[:, 1:].tolist(), strict=True)]
     assert all(e == 0 and 0 < t2 - t <= 3 for e, t, _, t2 in after)
     assert sum(t2 == 8 for _, _, _, t2 in after) == 2 * 3
@@ -199,8 +200,8 @@ def test_a_saved_ring_goes_on_as_if_nothing_had_been(steps, waits):
     used.load_state_dict(buffer.state_dict())
     for target in (buffer, used):
         assert check(target, history, 3) == check(buffer, history, 3)
-    drawn = [x.draw(50, torch.Generator().manual_seed(3)) for x in (buffer, used)]
-    assert torch.equal(*drawn)
+    drawn = [x.draw(50, Integers(torch.Generator().manual_seed(3))) for x in (buffer, used)]
+    assert np.array_equal(*drawn)
     for _ in range(12):
         block = collector.collect(4, policy, 0)
         buffer.add(block)
@@ -314,7 +315,7 @@ def test_a_resumed_source_joins_no_episodes(env, lengths):
     list(source.experience(policy).minibatches())
     source.load_state_dict(source.state_dict())
     list(source.experience(policy).minibatches())
-    rows = torch.nonzero(source.buffer.is_transition).squeeze(1)
+    rows = np.flatnonzero(source.buffer.is_transition)
     batch = source.buffer.gather(rows, 3, GAMMA)
     assert len(rows) >= 22 and len(batch.obs[:, 0].unique()) == 4  # two restarts of two envs
     steps = batch.next_obs - batch.obs

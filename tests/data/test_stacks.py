@@ -83,7 +83,7 @@ def test_what_is_acted_on_and_what_is_learned_from_are_the_true_stacks(kind, dep
 
 def samples(buffer):
     """All that the buffer would sample as (lane, episode, t), each checked."""
-    rows = torch.nonzero(buffer.is_transition).squeeze(1)
+    rows = np.flatnonzero(buffer.is_transition)
     batch = buffer.gather(rows, 1, GAMMA)
     found = set()
     for seen, after in zip(numbers_of(batch.obs), numbers_of(batch.next_obs), strict=True):

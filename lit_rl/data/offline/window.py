@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lit_rl.data.buffer import ReplayBuffer
+from lit_rl.data.integers import Integers
 from lit_rl.data.offline.data_set import Part
 from lit_rl.data.offline.episodes import bytes_per_row
 from lit_rl.data.transitions import Steps, Trajectory, Transitions
@@ -52,20 +53,20 @@ class Rows:
             final_obs=tree_map(lambda x: x[-1:], episode.obs),
             age=np.arange(count + 1).clip(max=self.buffer.stacking.depth - 1).astype(np.uint8)[:, None],
         )
-        rows = torch.from_numpy(self.buffer.add(steps)[:count])
+        rows = self.buffer.add(steps)[:count]
         self._return[rows] = torch.from_numpy(returns_to_go(episode.reward, self.gamma)).float()
         self._to_end[rows] = torch.arange(count, 0, -1)
         return rows
 
-    def gather(self, rows: Tensor, n_step: int | None) -> Transitions:
+    def gather(self, rows: np.ndarray, n_step: int | None) -> Transitions:
         """The transitions that begin at rows (B,), over ``n_step`` steps or, with None, to their episode's end."""
         batch = self.buffer.gather(rows, n_step or 1, self.gamma)._replace(return_=self._return[rows])
         if n_step is not None:
             return batch
         steps = self._to_end[rows]
-        last, final = ((rows + more) % self.buffer.rows for more in (steps - 1, steps))
+        last, final = ((torch.from_numpy(rows) + more) % self.buffer.rows for more in (steps - 1, steps))
         discount = (self.gamma ** steps.double()).float().masked_fill_(self.buffer.terminated[last], 0.0)
-        return batch._replace(reward=batch.return_, discount=discount, next_obs=self.buffer.seen(final))
+        return batch._replace(reward=batch.return_, discount=discount, next_obs=self.buffer.seen(final.numpy()))
 
 
 class Window:
@@ -111,7 +112,7 @@ class Window:
 
     def draw(self, count: int, n_step: int | None, generator: torch.Generator) -> Transitions:
         """``count`` transitions, uniform over the window."""
-        return self.rows.gather(self.rows.buffer.draw(count, generator), n_step)
+        return self.rows.gather(self.rows.buffer.draw(count, Integers(generator)), n_step)
 
     def move(self, drawn: int) -> None:
         """Let in as many rows as were drawn, in whole episodes."""
