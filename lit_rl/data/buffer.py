@@ -16,6 +16,7 @@ from torch import Tensor
 
 from lit_rl.data.integers import Integers
 from lit_rl.data.plans import check_buffer_size
+from lit_rl.data.room import Room, room_for
 from lit_rl.data.transitions import Steps, Transitions
 from lit_rl.envs.frames import Stacking
 from lit_rl.errors import UsageError
@@ -54,7 +55,7 @@ class ReplayBuffer:
         self._age = np.zeros(total if stacking.depth > 1 else 0, np.uint8)
         self._obs: Tree = None  # made when the first rows show their shapes
         self._action = np.zeros(0)
-        self._ones = torch.ones(0)  # weights of the newest minibatch
+        self._room: Room | None = None  # of the newest minibatch
         self.is_transition, self.ended, self.terminated, self.reward, self.age = map(
             torch.from_numpy, (self._is_transition, self._ended, self._terminated, self._reward, self._age)
         )
@@ -161,11 +162,18 @@ class ReplayBuffer:
         drawn = integers.below(self.num_envs * self.filled, n)
         if self.num_envs == 1 or self.filled == self.rows:  # the same rows, without the arithmetic
             return drawn
-        return drawn // self.filled * self.rows + drawn % self.filled
+        spread: np.ndarray = drawn // self.filled * self.rows + drawn % self.filled
+        return spread
 
     def gather(self, rows: np.ndarray, n_step: int, gamma: float) -> Transitions:
-        """The transitions that begin at rows (B,), over up to ``n_step`` steps of their own episode."""
-        reward = self._reward.take(rows)
+        """The transitions that begin at rows (B,), over up to ``n_step`` steps of their own episode.
+
+        They lie where those that were gathered before lay, if there were as many.
+        """
+        room = self._room
+        if room is None or len(room.reward) != len(rows):
+            room = self._room = Room(len(rows), self._obs, self._action, self.stacking)
+        _take(self._reward, rows, room.reward)
         discount: np.ndarray | np.float32 = np.float32(gamma)
         last = rows
         for _ in range(n_step - 1):
@@ -173,31 +181,32 @@ class ReplayBuffer:
             goes_on = self._is_transition.take(following) & ~self._ended.take(last)
             if not goes_on.any():
                 break
-            reward += np.where(goes_on, discount * self._reward.take(following), np.float32(0))
+            room.reward += np.where(goes_on, discount * self._reward.take(following), np.float32(0))
             discount = np.where(goes_on, discount * np.float32(gamma), discount)
             last = np.where(goes_on, following, last)
-        discount = discount * ~self._terminated.take(last)
-        if len(self._ones) != len(rows):
-            self._ones = torch.ones(len(rows))
-        return Transitions(
-            obs=self.seen(rows),
-            action=_take(self._action, rows),
-            reward=torch.from_numpy(reward),
-            discount=torch.from_numpy(discount),
-            next_obs=self.seen(self._following.take(last)),
-            weight=self._ones,
-        )
+        np.multiply(discount, ~self._terminated.take(last), out=room.discount)
+        _take(self._action, rows, room.action)
+        self._see(rows, room.obs)
+        self._see(self._following.take(last), room.next_obs)
+        return room.minibatch
 
     def seen(self, rows: np.ndarray) -> Tree:
         """What a policy saw at rows (B,)."""
-        if self.stacking.depth == 1:
-            if isinstance(self._obs, np.ndarray):
-                return _take(self._obs, rows)
-            return tree_map(lambda x: _take(x, rows), self._obs)
-        back = self.stacking.back(self._age.take(rows))
-        # a stack may begin at the ring's end
-        stack = rows[:, None] - back + self.rows * ((rows % self.rows)[:, None] < back)
-        return tree_map(lambda stacked, x: _take(x, stack if stacked else rows), self.stacking.parts, self._obs)
+        room = room_for(len(rows), self._obs, self.stacking)
+        self._see(rows, room)
+        return tree_map(torch.from_numpy, room)
+
+    def _see(self, rows: np.ndarray, room: Tree) -> None:
+        if isinstance(room, np.ndarray) and self.stacking.depth == 1:
+            _take(self._obs, rows, room)
+        elif self.stacking.depth == 1:
+            tree_map(lambda x, out: _take(x, rows, out), self._obs, room)
+        else:
+            back = self.stacking.back(self._age.take(rows))
+            # a stack may begin at the ring's end
+            stack = rows[:, None] - back + self.rows * ((rows % self.rows)[:, None] < back)
+            parts = self.stacking.parts
+            tree_map(lambda stacked, x, out: _take(x, stack if stacked else rows, out), parts, self._obs, room)
 
     def cut(self) -> np.ndarray:
         """End all episodes under way as truncated: what is added next begins new ones; the rows that changed."""
@@ -271,6 +280,6 @@ class ReplayBuffer:
             restore(self.action, state["action"])
 
 
-def _take(x: np.ndarray, rows: np.ndarray) -> Tensor:
-    """``x[rows]``."""
-    return torch.from_numpy(x.take(rows, 0))
+def _take(x: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+    """Write ``x[rows]`` into ``out``; rows are in range, and numpy copies once where it need not check that."""
+    x.take(rows, 0, out, "clip")

@@ -22,7 +22,10 @@ class Experience(Protocol):
         """Env steps collected so far in the run, over all envs and ranks."""
 
     def minibatches(self) -> Iterator[Any]:
-        """The minibatches of this iteration, one per update, each a NamedTuple of tensors."""
+        """The minibatches of this iteration, one per update, each a NamedTuple of tensors.
+
+        A minibatch may lie in the memory of the one before: copy what is to outlive its update.
+        """
 
     def feedback(self, td_error: Tensor | None, enough: bool = False) -> None:
         """Hand back the TD errors (B,) of the minibatch just learned from, and whether its rollout has taught enough.

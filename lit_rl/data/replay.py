@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +46,8 @@ class ReplaySource:
         self._drawn = np.zeros(0, np.int64)  # rows of the newest prioritized minibatch
         self._no_noise = torch.zeros(plan.noise) if 0 in plan.noise else None
         self._integers = Integers(self.generator, 0 if self._no_noise is None else AHEAD * plan.batch_size)
+        self._whole: Transitions | None = None  # what was gathered last
+        self._parts: list[Transitions] = []  # its minibatches
         self._stage_start = 0  # env steps before this source began
         self._due = float(plan.first_updates)  # updates earned and not made
 
@@ -93,26 +95,30 @@ class ReplaySource:
         """What the buffer gives: drawn at once, or by the priorities of the moment."""
         plan, generator = self.plan, self.generator
         size = plan.batch_size - self._mixed_in
-        noise: Sequence[Tensor] | Tensor
-        if self._no_noise is None:
-            noise = torch.randn(updates, *plan.noise, generator=generator)
-        else:
-            noise = [self._no_noise] * updates
+        noise = torch.randn(updates, *plan.noise, generator=generator) if self._no_noise is None else None
         if self.priorities is None:
             drawn = self.buffer.draw(updates * size, self._integers)
-            whole = self.buffer.gather(drawn, plan.n_step, plan.gamma)
-            if updates == 1:
-                yield Transitions(*whole[:-1], noise[0])
+            parts = self._cut(self.buffer.gather(drawn, plan.n_step, plan.gamma), size)
+            if noise is None:
+                yield from parts
             else:
-                *rows, no_return, _ = whole
-                parts = zip(*(minibatches(x, size) for x in rows), [no_return] * updates, noise, strict=True)
-                yield from map(Transitions._make, parts)
+                yield from (part._replace(noise=x) for part, x in zip(parts, noise, strict=True))
             return
         beta = value_at(self.priorities.plan.beta, self.env_steps)
         for i in range(updates):
             self._drawn, weight = self.priorities.draw(size, beta, generator)
-            batch = self.buffer.gather(self._drawn, plan.n_step, plan.gamma)
-            yield batch._replace(weight=weight, noise=noise[i])
+            (batch,) = self._cut(self.buffer.gather(self._drawn, plan.n_step, plan.gamma), size)
+            batch = batch._replace(weight=weight)
+            yield batch if noise is None else batch._replace(noise=noise[i])
+
+    def _cut(self, whole: Transitions, size: int) -> list[Transitions]:
+        """Minibatches as views of what was gathered, which mostly lies where it lay before."""
+        if whole is not self._whole:
+            *rows, no_return, noise = whole
+            noise = noise if self._no_noise is None else self._no_noise
+            parts = zip(*(minibatches(x, size) for x in rows), strict=True)
+            self._whole, self._parts = whole, [Transitions._make((*part, no_return, noise)) for part in parts]
+        return self._parts
 
     def feedback(self, td_error: Tensor | None) -> None:
         """The TD errors (B,) of the newest minibatch become its priorities."""

@@ -102,7 +102,7 @@ def test_errors_count_from_the_next_minibatch_on():
         rows = source._drawn
         one = one if number else int(rows[0])
         assert number == 0 or (rows == one).sum() >= 7  # of 8: it has nearly all of the priority
-        source.feedback(torch.where(rows == one, 1e6, 0.0))
+        source.feedback(torch.from_numpy(np.where(rows == one, 1e6, 0.0)))
 
 
 def test_the_importance_weights_follow_beta_over_env_steps():

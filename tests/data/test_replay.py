@@ -296,6 +296,19 @@ def test_minibatches_are_what_the_plan_says():
         assert set(batch.discount.tolist()) <= {0.0, 0.5, 0.25}
 
 
+def test_minibatches_come_in_the_same_tensors_and_each_holds_until_the_next_ones_are_drawn():
+    source, policy = make_source()
+    source.collect(policy)
+    drawn = []
+    for _ in range(4):
+        (batch,) = source.sample(1)
+        drawn.append((batch, batch.next_obs.clone()))
+    assert all(batch is drawn[0][0] for batch, _ in drawn)
+    assert torch.equal(batch.next_obs, drawn[3][1]) and not torch.equal(batch.next_obs, drawn[0][1])
+    pair = list(source.sample(2))  # drawn together: both hold
+    assert not torch.equal(pair[0].next_obs, pair[1].next_obs)
+
+
 def test_a_saved_source_goes_on_with_the_same_numbers():
     source, policy = make_source()
     list(source.experience(policy).minibatches())

@@ -37,7 +37,7 @@ class Rows:
         self._to_end = torch.zeros(rows, dtype=torch.int64)  # steps to the final observation
         self._units = from_env(action)
 
-    def add(self, episode: Trajectory) -> Tensor:
+    def add(self, episode: Trajectory) -> np.ndarray:
         """Take in an episode in place of the oldest rows; the rows of its steps."""
         count = len(episode.reward)
         end = np.zeros((count, 1), bool)

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pytorch_lightning.utilities import rank_zero_only
@@ -48,6 +48,22 @@ class Path:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
+class Again(NamedTuple):
+    """A native gradient for the same tensors once more, whatever they hold by now: nothing of them is looked at again."""
+
+    tensors: tuple[Any, ...]
+    inputs: list[Tensor]
+    run: Callable[[list[Tensor]], list[Tensor]]
+    captured: Captured
+
+    def is_for(self, tensors: Sequence[Any]) -> bool:
+        """Whether these are its tensors."""
+        return len(tensors) == len(self.tensors) and all(map(operator.is_, tensors, self.tensors))
+
+    def __call__(self) -> Gradient:
+        return _unpacked(self.run(self.inputs.copy()), self.captured)
+
+
 class NativeGradient:
     """Computes gradients, natively where it can.
 
@@ -77,6 +93,7 @@ class NativeGradient:
             self._off = "TORCH_COMPILE_DISABLE is set"
         self.paths: dict[str, Path] = {}
         self._by_arguments: dict[tuple[Any, ...], Path] = {}
+        self._again: dict[tuple[str, Callable[..., Loss]], Again] = {}  # for the arguments of the newest call
         self._eager: set[str] = set()  # groups without any native path
         self._pays = self._wanted = self.compile is True  # to build; to look into the cache
         self._builder: BuilderProcess | None = None
@@ -99,6 +116,9 @@ class NativeGradient:
         """The gradient of ``loss_fn(*tensors)`` for the parameters of a group."""
         if self._off is not None or group in self._eager:
             return gradient(loss_fn, parameters, tensors)
+        again = self._again.get((group, loss_fn))
+        if again is not None and again.is_for(tensors):
+            return again()
         leaves = tree_leaves(tensors)
         try:
             path = self._by_arguments[(group, loss_fn, *map(_shape_and_dtype, leaves))]
@@ -111,7 +131,12 @@ class NativeGradient:
             if path.run is None:
                 return gradient(loss_fn, parameters, tensors)
         assert path.captured is not None
-        if not all(map(Tensor.is_contiguous, leaves)):
+        if all(map(Tensor.is_contiguous, leaves)):
+            if path.checked:
+                self._again[group, loss_fn] = Again(
+                    tuple(tensors), leaves + path.captured.live, path.run, path.captured
+                )
+        else:
             leaves = [x.contiguous() for x in leaves]
         found = _unpacked(path.run(leaves + path.captured.live), path.captured)
         return found if path.checked else self._checked(path, found, gradient(loss_fn, parameters, tensors))
@@ -257,6 +282,7 @@ class NativeGradient:
 
     def check_again(self) -> None:
         """Compare the next native gradient of each path with eager."""
+        self._again.clear()
         for path in self.paths.values():
             path.checked = False
 

@@ -120,6 +120,26 @@ def test_native_and_eager_agree(built):
     assert paths(optimize) == ["native"]  # from the first update on, as it was built before
 
 
+def test_the_same_tensors_with_other_numbers_are_read_anew(built):
+    one, other = Net(), Net()
+    optimize, eagerly = step(one, "auto"), step(other, False)
+    x, weight = batch()
+    for update in range(6):
+        x.normal_()
+        weight.fill_(update)
+        if update == 4:
+            optimize.gradient.check_again()
+        found, expected = (s("net", n.loss, x, weight) for s, n in ((optimize, one), (eagerly, other)))
+        torch.testing.assert_close([*found[0].values(), found[1][0]], [*expected[0].values(), expected[1][0]])
+    x, weight = torch.randn(3, 8).t(), torch.tensor(2.0)  # not contiguous: its copy must not be taken for it
+    for _ in range(3):
+        x.normal_()
+        found, expected = (s("net", n.loss, x, weight) for s, n in ((optimize, one), (eagerly, other)))
+        torch.testing.assert_close(found[1][0], expected[1][0])
+    assert_agree(one, other)
+    assert paths(optimize) == ["native"]
+
+
 def test_minibatches_of_other_shapes_types_and_strides_are_computed_right(built):
     one, other = Net(), Net()
     optimize, eagerly = step(one, "auto"), step(other, False)
