@@ -8,6 +8,7 @@ and stacks are made of the rows before when they are sampled.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -76,8 +77,8 @@ class ReplayBuffer:
         end = begin + length
         if self.num_envs == 1 and not len(steps.final_index) and end < self.rows:
             # rows that lie side by side, as a single env's mostly do: slices cost a third of what indices cost
-            self._write(steps, 0, slice(begin, end), slice(end, end + 1), slice(begin, end + 1))
-            self.head = np.array([end])
+            self._write(steps, lambda x: x[:, 0], slice(begin, end), slice(end, end + 1), slice(begin, end + 1))
+            self.head[0] = end
             self.filled = min(self.rows, self.filled + length)
             changed = [np.arange(begin, end + 1)]
             if self.stacking.depth > 1:
@@ -99,7 +100,7 @@ class ReplayBuffer:
         at = (self.head + order) % self.rows + self._base
         seen = at[first:].reshape(-1)
         rows, now = seen[: -self.num_envs], seen[-self.num_envs :]
-        self._write(steps, first, rows, now, seen)
+        self._write(steps, lambda x: x[first:].reshape(-1, *x.shape[2:]), rows, now, seen)
         self.head = now - self._base
         self.filled = min(self.rows, self.filled + longest)
         changed = [seen]
@@ -120,12 +121,8 @@ class ReplayBuffer:
             return np.arange(len(self._reward))
         return seen if len(changed) == 1 else np.concatenate(changed)
 
-    def _write(self, steps: Steps, first: int, rows: Rows, now: Rows, seen: Rows) -> None:
-        """Write the steps from ``first`` on into ``rows``, and the current observations into ``now``: both are ``seen``."""
-
-        def flat(x: np.ndarray) -> np.ndarray:
-            return x[first:].reshape(-1, *x.shape[2:])
-
+    def _write(self, steps: Steps, flat: Callable[[np.ndarray], np.ndarray], rows: Rows, now: Rows, seen: Rows) -> None:
+        """Write what ``flat`` makes of steps into ``rows``, and the current observations into ``now``: both are ``seen``."""
         if isinstance(self._obs, np.ndarray):
             self._obs[seen] = flat(steps.obs)
         else:

@@ -18,12 +18,12 @@ def check_finite(steps: Steps, begin: int, ranks: int) -> None:
         ranks: that collect at the same time.
     """
 
+    if all(map(_is_finite, tree_leaves((steps.reward, steps.obs, steps.final_obs)))):
+        return
+
     def env_step(t: int, n: int) -> int:
         return begin if t < 0 else int(begin + ranks * steps.valid[:t].sum() + steps.valid[t, : n + 1].sum())
 
-    returned = [steps.reward, *tree_leaves(steps.obs), *tree_leaves(steps.final_obs)]
-    if all(map(_is_finite, returned)):
-        return
     bad = np.argwhere(~np.isfinite(steps.reward))
     if len(bad):
         t, n = bad[0]
@@ -40,4 +40,4 @@ def check_finite(steps: Steps, begin: int, ranks: int) -> None:
 
 
 def _is_finite(x: np.ndarray) -> bool:
-    return x.dtype.kind != "f" or np.count_nonzero(np.isfinite(x)) == x.size  # which costs half of .all()
+    return not x.size or x.dtype.kind != "f" or np.count_nonzero(np.isfinite(x)) == x.size  # half of what .all() costs

@@ -23,6 +23,8 @@ from lit_rl.networks.normalize import RunningNorm
 from lit_rl.policies.acting import Made
 from lit_rl.policies.base import HostEvaluate, Policy
 
+_TRUE = torch.tensor(True)  # made once, as making one costs as much as an env step
+
 
 class RolloutSource:
     """Collects rollouts and cuts them into minibatches, by a :class:`RolloutPlan`."""
@@ -60,11 +62,14 @@ class RolloutSource:
 
     def split(self, rollout: RolloutBatch) -> Iterator[RolloutBatch]:
         """The minibatches of all epochs: as many as the plan says, whatever number of transitions came in."""
-        no = torch.zeros_like(rollout.last)
         count, units = self.minibatches, units_of(rollout)
         # rows are split into equal parts; there are more sequences the more episodes have ended, and of whole episodes any number
         size = max(1, units // count) if rollout.sequences or self.whole is not None else self.rows // count
         whole = count == 1 and units == size
+        if whole and self.plan.epochs == 1:
+            yield rollout
+            return
+        no = torch.zeros_like(rollout.last)
         for epoch in range(self.plan.epochs):
             parts = [rollout] if whole else self._shuffled(rollout, count, size)
             for i, part in enumerate(parts):
@@ -144,7 +149,8 @@ def evaluate_rollout(
     length, envs = steps.reward.shape
 
     def rows(x: np.ndarray) -> Tensor:
-        return torch.from_numpy(x.reshape(-1, *x.shape[2:])).to(device)
+        flat = torch.from_numpy(x.reshape(-1, *x.shape[2:]))
+        return flat if device.type == "cpu" else flat.to(device)
 
     obs = tree_map(lambda x: rows(x[:length]), steps.obs)
     action = rows(steps.action)
@@ -187,10 +193,10 @@ def evaluate_rollout(
         value=value,
         advantage=rows(advantage),
         return_=rows(return_),
-        last=torch.tensor(True, device=device),
+        last=_TRUE.to(device),
         sequences=sequences,
     )
-    if steps.valid.all():
+    if np.count_nonzero(steps.valid) == steps.valid.size:
         return whole
     valid = rows(steps.valid)
     return _rows(whole, valid, keep(sequences, valid) if sequences else ())

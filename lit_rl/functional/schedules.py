@@ -49,11 +49,18 @@ def value_at(schedule: Schedule, env_steps: int) -> float:
 
 def values_along(schedule: Schedule, env_steps: int, stride: int, count: int) -> npt.NDArray[np.float32]:
     """The values (count,) after `env_steps` environment steps, `stride` more, ...; (1,) where they are one and the same."""
-    if isinstance(schedule, (int, float)):
-        return np.array([schedule], np.float32)
-    if env_steps >= schedule[-1][0]:
-        return np.array([schedule[-1][1]], np.float32)
+    still = standing_value(schedule, env_steps)
+    if still is not None:
+        return np.array([still], np.float32)
+    assert isinstance(schedule, list)
     return np.interp(env_steps + stride * np.arange(count), *_points(schedule)).astype(np.float32)
+
+
+def standing_value(schedule: Schedule, env_steps: int) -> float | None:
+    """The value from `env_steps` environment steps on, where it does not change any more; else None."""
+    if isinstance(schedule, (int, float)):
+        return schedule
+    return schedule[-1][1] if env_steps >= schedule[-1][0] else None
 
 
 def final_value(schedule: Schedule) -> float:

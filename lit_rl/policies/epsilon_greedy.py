@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lit_rl.envs.spaces import Spaces, describe
 from lit_rl.errors import UsageError
 from lit_rl.functional.distributions import categorical_kl, categorical_log_prob, mask_logits
-from lit_rl.functional.schedules import Schedule, value_at, values_along
+from lit_rl.functional.schedules import Schedule, standing_value, value_at, values_along
 from lit_rl.functional.tree import Tree
 from lit_rl.networks.architecture import Architecture
 from lit_rl.networks.heads import CategoricalQHead, QHead
@@ -95,6 +95,8 @@ class EpsilonGreedy(Policy):
         self._actions = int(spaces.action.n)
         self.epsilon = epsilon
         self.fixed_eps: float | None = None
+        self._still: float | None = None  # epsilon, where it does not change any more
+        self._shift = np.zeros(0, np.float32)  # of what is drawn, by the newest epsilons
 
     def set_eps(self, eps: float | None) -> None:
         """Explore with this probability, in [0, 1], whatever the schedule says; None returns to the schedule."""
@@ -141,10 +143,13 @@ class EpsilonGreedy(Policy):
 
     def scaled(self, drawn: np.ndarray, env_steps: int, vector_step: int) -> np.ndarray:
         """The same numbers with a coin that is negative with probability epsilon."""
-        noise = drawn.copy()
         epsilon = self.epsilon if self.fixed_eps is None else self.fixed_eps
-        coin = noise[..., 0]
-        coin -= values_along(epsilon, env_steps, vector_step, len(drawn))[:, None]
+        still = standing_value(epsilon, env_steps)
+        if still is None or still != self._still:
+            along = values_along(epsilon, env_steps, vector_step, len(drawn))
+            self._still, self._shift = still, np.zeros((len(along), 1, drawn.shape[2]), np.float32)
+            self._shift[:, 0, 0] = along
+        noise: np.ndarray = drawn - self._shift
         return noise
 
     def host_act(self) -> HostAct | None:

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from lit_rl.functional.schedules import check_schedule, final_value, value_at, values_along
+from lit_rl.functional.schedules import check_schedule, final_value, standing_value, value_at, values_along
 
 LINE = [[100, 1.0], [300, 0.5], [400, 0.0]]
 
@@ -35,6 +35,11 @@ def test_a_number_is_constant():
     assert value_at(3, 7) == 3.0
     assert values_along(0.25, 3, 2, 4).tolist() == [0.25]
     assert final_value(0.25) == 0.25
+
+
+def test_a_schedule_stands_still_from_its_last_point_on():
+    assert standing_value(LINE, 399) is None and standing_value(LINE, 400) == standing_value(LINE, 500) == 0.0
+    assert standing_value(0.25, 0) == 0.25
 
 
 def test_the_final_value_is_that_of_the_last_point():
