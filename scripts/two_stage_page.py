@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduce_curves import draw_seeds, finish, new_figure
-from reproduce_jobs import SEEDS, provenance
+from reproduce_jobs import SEEDS
 from two_stage import data_file, run_file
 from two_stage_sets import SETS, Set
 
@@ -102,7 +102,19 @@ def commands(chosen: Set, results: Path) -> str:
     """What was typed, and at which commits."""
     runs = [run for kind in chosen.kinds for run in finished(chosen, results, kind)]
     typed = [chosen.command(kind, "$SEED") for kind in ("two-stage", "control", "scratch")]
-    return "\n".join(["```bash", *typed, "```", "", f"Run at {provenance(runs)}.", ""])
+    return "\n".join(["```bash", *typed, "```", "", f"Run at {run_at(runs)}.", ""])
+
+
+def run_at(runs: list[dict[str, Any]]) -> str:
+    """The commit of most runs, and those that were run at another."""
+    commits = [run["commit"][:7] for run in runs]
+    most = statistics.mode(commits)
+    others = [
+        f"{run['kind']} seed {run['seed']} at {commit}"
+        for run, commit in zip(runs, commits, strict=True)
+        if commit != most
+    ]
+    return f"commit {most}" + (f"; {', '.join(others)}" if others else "")
 
 
 def draw(chosen: Set, results: Path, path: Path) -> None:

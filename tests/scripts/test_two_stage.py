@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 from two_stage import data_file, run_file, write_json
-from two_stage_page import collapses, section, solved_at
+from two_stage_page import collapses, run_at, section, solved_at
 from two_stage_sets import SETS, Set
 
 from lit_rl.cli.arguments import from_argv
@@ -24,6 +24,13 @@ def test_a_collapse_is_two_evaluations_in_a_row_a_tenth_of_the_range_below():
     # the range is 450, so that 400 may fall to 355
     assert not collapses([[1, 350], [2, 360], [3, 350]], 400, 475, 25)
     assert collapses([[1, 360], [2, 354], [3, 350]], 400, 475, 25)
+
+
+def test_runs_of_another_commit_than_most_are_named():
+    runs = [{"kind": "scratch", "seed": seed, "commit": "aaaaaaa11"} for seed in (0, 1)]
+    assert run_at(runs) == "commit aaaaaaa"
+    other = {"kind": "BC-medium", "seed": 3, "commit": "bbbbbbb22"}
+    assert run_at([*runs, other]) == "commit aaaaaaa; BC-medium seed 3 at bbbbbbb"
 
 
 @pytest.mark.parametrize("chosen", SETS, ids=lambda chosen: chosen.name)
