@@ -8,6 +8,7 @@ collapse. Each run is a process of its own; a finished one leaves docs/results/t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 import shutil
@@ -44,11 +45,8 @@ def make_data(chosen: Set, results: Path) -> None:
     """An expert set, and a medium one mixed from four checkpoints of the same training.
 
     Raises:
-        RuntimeError: there are runs that learned from earlier data.
+        RuntimeError: there are runs that learned from other data.
     """
-    if any(run_file(chosen, results, kind, seed).exists() for kind in chosen.kinds for seed in SEEDS):
-        kept = data_file(chosen, results).parent
-        raise RuntimeError(f"{kept} has runs on data that are not here any more: remove the folder to begin anew")
     from pytorch_lightning.callbacks import ModelCheckpoint
 
     import lit_rl
@@ -75,7 +73,32 @@ def make_data(chosen: Set, results: Path) -> None:
         medium.append(played(path, chosen.episodes // len(LEVELS), work / "data" / f"medium-{i}.jsonl"))
     params = json.loads((work / "teacher" / "params.json").read_text())
     about = {"expert": expert, "medium": medium, "episodes": chosen.episodes, "commit": params["git_commit"]}
-    write_json(data_file(chosen, results), about)
+    keep_about(chosen, results, about | {"sha256": digest(work / "data")})
+
+
+def keep_about(chosen: Set, results: Path, about: dict[str, Any]) -> None:
+    """Keep what there is to know of new data; where there are runs, the data must be theirs, made again.
+
+    Raises:
+        RuntimeError: they are others.
+    """
+    path = data_file(chosen, results)
+    if not any(run_file(chosen, results, kind, seed).exists() for kind in chosen.kinds for seed in SEEDS):
+        write_json(path, about)
+    elif json.loads(path.read_text())["sha256"] != about["sha256"]:
+        shutil.rmtree(ROOT / WORK / chosen.name / "data", ignore_errors=True)
+        raise RuntimeError(f"{path.parent} has runs on other data than are made now: remove the folder to begin anew")
+
+
+def digest(folder: Path) -> str:
+    """What the episodes of all data sets in a folder come down to, but for their headers, which name a checkpoint's path."""
+    found = hashlib.sha256()
+    for path in sorted(folder.glob("*.jsonl")):
+        with open(path, "rb") as file:
+            next(file)
+            for line in file:
+                found.update(line)
+    return found.hexdigest()
 
 
 def played(checkpoint: Path, episodes: int, out: Path | None = None, explore: bool = True) -> float:

@@ -6,7 +6,7 @@ import json
 import shlex
 
 import pytest
-from two_stage import data_file, run_file, write_json
+from two_stage import data_file, digest, keep_about, run_file, write_json
 from two_stage_page import collapses, run_at, section, solved_at
 from two_stage_sets import SETS, Set
 
@@ -69,3 +69,21 @@ def test_the_page_says_what_finished_runs_have_found(tmp_path):
     assert "--seed $SEED" in said and "Run at commit fedcba9." in said
     assert json.loads(data_file(chosen, results).read_text()) == about
     assert (tmp_path / "images" / "two_stage-cartpole.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_go_on_with_data_made_again_and_with_no_others(tmp_path):
+    chosen, results = SETS[0], tmp_path / "results"
+    keep_about(chosen, results, {"sha256": "a", "commit": "1"})
+    write_json(run_file(chosen, results, "scratch", 0), {})
+    keep_about(chosen, results, {"sha256": "a", "commit": "2"})
+    assert json.loads(data_file(chosen, results).read_text()) == {"sha256": "a", "commit": "1"}
+    with pytest.raises(RuntimeError, match="other data"):
+        keep_about(chosen, results, {"sha256": "b", "commit": "2"})
+
+
+def test_data_are_known_by_their_episodes_whatever_checkpoint_played_them(tmp_path):
+    for name, header, episode in (("a", "here", "1"), ("b", "there", "1"), ("c", "here", "2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "medium-0.jsonl").write_text(f"{header}\n{episode}\n")
+    a, b, c = (digest(tmp_path / name) for name in "abc")
+    assert a == b != c
