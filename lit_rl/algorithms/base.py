@@ -89,7 +89,7 @@ class AlgorithmConfig:
                 f"--gradient_clip_val {self.gradient_clip_val} is out of range: it must be above 0, or null"
             )
         if any(size < 1 for size in self.hidden_sizes):
-            raise UsageError(f"--hidden_sizes {self.hidden_sizes} must be positive widths")
+            raise UsageError(f"--hidden_sizes {self.hidden_sizes} must be positive widths, as in [64, 64]")
         if self.custom_model_config and self.custom_model is None:
             raise UsageError("--custom_model_config has no model to configure: add --custom_model module:Class")
 
